@@ -1,0 +1,1 @@
+"""Memory managers for a KV cache: which slots belong to which request, address by address."""

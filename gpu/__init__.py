@@ -1,0 +1,1 @@
+"""The same decisions on device memory."""
