@@ -26,7 +26,7 @@ An allocator knows nothing of time, traces or plots.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class InputError(ValueError):
@@ -58,11 +58,13 @@ class Allocator(Protocol):
     comes back after a preemption is described by what is left: P + produced and G - produced.
     """
 
-    contiguous: ClassVar[bool]
-    """Whether a request must lie in one run. Only then can free memory be refused (external fragmentation)."""
+    @property
+    def contiguous(self) -> bool:
+        """Whether a request must lie in one run. Only then can free memory be refused (external fragmentation)."""
 
-    grow_slots: ClassVar[int] | int | None
-    """What each successful grow adds, in slots; 0: requests never grow; None: it differs from call to call."""
+    @property
+    def grow_slots(self) -> int | None:
+        """What each successful grow adds, in slots; 0: requests never grow; None: it differs from call to call."""
 
     @property
     def capacity(self) -> int:

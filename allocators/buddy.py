@@ -1,0 +1,159 @@
+"""The buddy allocator: blocks of ``min_block`` x 2^k slots, split in halves and merged with their twins.
+
+A request gets the smallest block that holds what it asks for; a larger block is split in two **buddies**
+until it fits. A freed block whose buddy is free merges with it, again and again::
+
+    128 free     A = 32                 B = 16                      C = 7
+    |  128  |    |A 32| 32 |   64   |   |A 32| 32 |B16|16| 32  |    |A 32|C8|8|16|B16|16| 32  |
+                 0    32   64           0    32   64  80 96         0    32 40 48 64 80 96   128
+
+(With ``split=largest``, the lesson's example: 72 slots are free, and a request for 64 fails.) The name of a
+buddy is arithmetic: in units of ``min_block``, a block of 2^k units at address u has its buddy at u XOR 2^k.
+
+Source: Knuth, The Art of Computer Programming vol. 1, section 2.5, "buddy system"; Orca (OSDI 2022) as
+modelled in PagedAttention (SOSP 2023), section 6.1.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+
+from allocators.base import Extent, InputError, holds_already, holds_none, one_of, whole
+from allocators.reservation import Reserving
+
+SPLIT = ("smallest", "largest")
+
+
+class Buddy(Reserving):
+    """Power-of-two blocks over ``capacity`` slots.
+
+    The pool is carved greedily from address 0 into arenas, each the largest size ``min_block`` x 2^k that
+    still fits and is at most ``max_block`` (default: no limit). ``split``: which free block serves a request,
+    the ``smallest`` that is large enough or the ``largest`` there is; the lowest address among equals, and the
+    low half is kept. ``reserve`` as for Contiguous. Raises InputError for values outside that.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        reserve: str = "max",
+        min_block: int = 1,
+        max_block: int | None = None,
+        split: str = "smallest",
+        max_model_len: int | None = None,
+    ) -> None:
+        super().__init__(reserve, max_model_len)
+        self.capacity = whole("capacity", capacity)
+        self.min_block = whole("min_block", min_block)
+        self.split = one_of("split", split, SPLIT)
+        self.max_block = None if max_block is None else whole("max_block", max_block)
+        if capacity < min_block:
+            raise InputError(f"capacity(={capacity}) must be >= min_block(={min_block})")
+        if max_block is not None and (max_block % min_block or (max_block // min_block).bit_count() != 1):
+            raise InputError(f"max_block(={max_block}) must be min_block(={min_block}) times a power of two")
+        units = self.capacity // self.min_block
+        self._top = units.bit_length() - 1  # level of the largest arena; a block of level k has 2^k units
+        if self.max_block is not None:
+            self._top = min(self._top, (self.max_block // self.min_block).bit_length() - 1)
+        # The free blocks of each level by address, in units, and the levels that have any as a bit mask.
+        self._free: list[list[int]] = [[] for _ in range(self._top + 1)]
+        self._levels = 0
+        self._blocks: dict[int, tuple[int, int]] = {}  # request -> (address in units, level)
+        self.tail_slots = self.capacity % self.min_block
+        self.free_slots = self.capacity
+        address = 0
+        for level in range(self._top, -1, -1):
+            while units - address >= 1 << level:
+                self._add(address, level)
+                address += 1 << level
+        self._must_place(self.min_block << self._top)
+
+    @property
+    def spec(self) -> str:
+        return (
+            f"buddy:reserve={self.reserve},min_block={self.min_block},"
+            f"max_block={'none' if self.max_block is None else self.max_block},split={self.split}"
+        )
+
+    @property
+    def largest_free_slots(self) -> int:
+        return self.min_block << (self._levels.bit_length() - 1) if self._levels else 0
+
+    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
+        return self._level(self.asked_slots(prompt_tokens, output_tokens)) <= self._top
+
+    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:  # noqa: ARG002
+        if request_id in self._blocks:
+            raise holds_already(request_id)
+        wanted = self._level(self.asked_slots(prompt_tokens, output_tokens))
+        enough = self._levels >> wanted
+        if not enough:
+            return 0
+        if self.split == "smallest":
+            level = wanted + (enough & -enough).bit_length() - 1
+        else:
+            level = self._levels.bit_length() - 1
+        address = self._free[level][0]
+        self._remove(address, level)
+        while level > wanted:
+            level -= 1
+            self._add(address + (1 << level), level)
+        self._blocks[request_id] = address, level
+        held = self.min_block << level
+        self.free_slots -= held
+        return held
+
+    def grow(self, request_ids: Sequence[int]) -> int:
+        for request_id in request_ids:
+            self.held_slots(request_id)  # raises for an unknown one
+        return 0
+
+    def release(self, request_id: int) -> None:
+        block = self._blocks.pop(request_id, None)
+        if block is None:
+            raise holds_none(request_id)
+        address, level = block
+        self.free_slots += self.min_block << level
+        # No arena needs to be looked up: carving goes from large to small, so the buddy of a whole arena below
+        # the top level lies in smaller arenas, and those never hold a free block of its size.
+        while level < self._top and self._is_free(address ^ (1 << level), level):
+            self._remove(address ^ (1 << level), level)
+            address &= ~(1 << level)
+            level += 1
+        self._add(address, level)
+
+    def held_slots(self, request_id: int) -> int:
+        return self.extents(request_id)[0].slots
+
+    def extents(self, request_id: int) -> tuple[Extent, ...]:
+        block = self._blocks.get(request_id)
+        if block is None:
+            raise holds_none(request_id)
+        address, level = block
+        return (Extent(address * self.min_block, self.min_block << level),)
+
+    def free_blocks(self) -> list[Extent]:
+        """The free blocks in address order. Two free neighbours are listed apart unless they are buddies."""
+        return sorted(
+            Extent(address * self.min_block, self.min_block << level)
+            for level, addresses in enumerate(self._free)
+            for address in addresses
+        )
+
+    def _level(self, slots: int) -> int:
+        """The level of the smallest block that holds ``slots``."""
+        return (-(-slots // self.min_block) - 1).bit_length()
+
+    def _is_free(self, address: int, level: int) -> bool:
+        addresses = self._free[level]
+        at = bisect_left(addresses, address)
+        return at < len(addresses) and addresses[at] == address
+
+    def _add(self, address: int, level: int) -> None:
+        insort(self._free[level], address)
+        self._levels |= 1 << level
+
+    def _remove(self, address: int, level: int) -> None:
+        addresses = self._free[level]
+        del addresses[bisect_left(addresses, address)]
+        if not addresses:
+            self._levels ^= 1 << level

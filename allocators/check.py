@@ -1,0 +1,193 @@
+"""The conformance kit: drive any allocator through random steps and raise on the first broken promise."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from allocators.base import Allocator, Extent, MisuseError
+
+State = tuple[int, int, dict[int, tuple[Extent, ...]]]
+
+
+class BrokenPromiseError(AssertionError):
+    """An allocator did not keep the protocol of ``allocators/base.py``; the message says where."""
+
+
+def check_allocator(factory: Callable[[], Allocator], steps: int = 2000, seed: int = 0) -> None:
+    """Drive two allocators made by ``factory`` through the same ``steps`` random calls, and compare and check them.
+
+    Checked after every call: the invariants of ``allocators/base.py`` (extents inside the pool, disjoint, adding
+    up to what is held and to ``capacity - free_slots``), that nobody else's memory moved, that a refusal or a
+    misuse changed nothing, that growing serves a prefix in order and keeps what was there, that an empty pool
+    places what ``fits_empty`` says it can, that the same calls give the same addresses; and in the end that all
+    of the pool comes back. An allocator with a ``max_model_len`` sees no request longer than that.
+
+    ``factory`` takes no argument and returns a new allocator: ``lambda: Paged(1000)``. Raises BrokenPromiseError, an
+    AssertionError, that names the seed, the step and the call.
+    """
+    drive = _Drive(factory, np.random.default_rng(seed), seed)
+    for step in range(steps):
+        drive.step = step
+        drive.random_call()
+    drive.step = steps
+    drive.drain()
+
+
+class _Drive:
+    def __init__(self, factory: Callable[[], Allocator], rng: np.random.Generator, seed: int) -> None:
+        self.allocator, self.twin = factory(), factory()
+        self.rng, self.seed, self.step = rng, seed, 0
+        self.call = "new"
+        self.held: dict[int, tuple[int, int]] = {}  # request -> prompt and output tokens
+        self.next_id = 0
+        limit = getattr(self.allocator, "max_model_len", None)
+        self.longest = self.allocator.capacity if limit is None else min(limit, self.allocator.capacity + 1)
+        self.empty = self.state()
+        self.expect(self.empty[0] == self.allocator.capacity, "a new pool is not all free")
+
+    def expect(self, kept: bool, broken: str) -> None:
+        if not kept:
+            raise BrokenPromiseError(
+                f"{self.allocator.spec}: {broken} (seed {self.seed}, step {self.step}, {self.call})"
+            )
+
+    def random_call(self) -> None:
+        """One call of a random kind; a full or an empty pool is visited often enough to matter."""
+        kind = self.rng.choice(
+            ["admit", "admit", "grow", "release", "misuse", "drain"], p=[0.3, 0.2, 0.2, 0.22, 0.06, 0.02]
+        )
+        if kind == "drain":
+            self.drain()
+        elif kind == "misuse":
+            self.misuse()
+        elif kind == "admit" or not self.held:
+            self.admit()
+        elif kind == "grow":
+            self.grow()
+        else:
+            self.release(self.pick())
+
+    def pick(self) -> int:
+        return int(self.rng.choice(list(self.held)))
+
+    def admit(self) -> None:
+        # Log-uniform: short ones fill a pool with small holes, long ones meet them.
+        total = int(np.exp(self.rng.uniform(np.log(2), np.log(max(self.longest, 2) + 1))))
+        total = min(max(total, 2), max(self.longest, 2))
+        prompt = int(self.rng.integers(1, total))
+        output = total - prompt
+        request, alone = self.next_id, not self.held
+        self.call = f"admit({request}, {prompt}, {output}, alone={alone})"
+        before = self.state()
+        asked = self.allocator.asked_slots(prompt, output)
+        could = self.allocator.fits_empty(prompt, output)
+        got = self.both(lambda allocator: allocator.admit(request, prompt, output, alone))
+        if got == 0:
+            self.expect(self.state() == before, "a refusal changed the state")
+            self.expect(not (alone and could), "an empty pool refused what fits_empty says it can place")
+            return
+        self.next_id += 1
+        self.held[request] = prompt, output
+        after = self.state()
+        self.expect(after[2].pop(request, ()) != () and after[2] == before[2], "admit moved other requests' memory")
+        self.expect(got == self.allocator.held_slots(request), f"admit returned {got}, held_slots says otherwise")
+        self.expect(got >= max(asked, prompt), f"{got} slots held, fewer than asked ({asked}) or written ({prompt})")
+        if self.allocator.grow_slots == 0:
+            self.expect(got >= prompt + output - 1, f"it never grows, and {got} slots cannot hold the whole request")
+
+    def grow(self) -> None:
+        ids = [int(i) for i in self.rng.permutation(list(self.held))[: self.rng.integers(1, len(self.held) + 1)]]
+        self.call = f"grow({ids})"
+        before = self.state()
+        served = self.both(lambda allocator: allocator.grow(ids))
+        after = self.state()
+        self.expect(0 <= served <= len(ids), f"grow returned {served} of {len(ids)}")
+        step = self.allocator.grow_slots
+        for request, old in before[2].items():
+            new = after[2].get(request, ())
+            if request not in ids[:served]:
+                self.expect(new == old, f"grow changed request {request}, which it did not serve")
+                continue
+            gained = sum(e.slots for e in new) - sum(e.slots for e in old)
+            self.expect(gained >= 1 if step is None else gained == step, f"request {request} grew by {gained} slots")
+            kept = new[: len(old) - 1] == old[:-1] and new[len(old) - 1].start == old[-1].start
+            self.expect(kept, f"growing moved what request {request} had written")
+
+    def release(self, request: int) -> None:
+        self.call = f"release({request})"
+        before = self.state()
+        self.both(lambda allocator: allocator.release(request))
+        del self.held[request], before[2][request]
+        self.expect(self.state()[2] == before[2], "release moved other requests' memory")
+
+    def misuse(self) -> None:
+        absent = self.next_id + 7
+        calls: list[tuple[str, int, Callable[[Allocator], object]]] = [
+            (f"release({absent})", absent, lambda allocator: allocator.release(absent)),
+            (f"held_slots({absent})", absent, lambda allocator: allocator.held_slots(absent)),
+            (f"extents({absent})", absent, lambda allocator: allocator.extents(absent)),
+            (f"grow([..., {absent}])", absent, lambda allocator: allocator.grow([*self.held, absent])),
+        ]
+        if self.held:
+            twice = self.pick()
+            calls.append((f"admit({twice}, 1, 1)", twice, lambda allocator: allocator.admit(twice, 1, 1)))
+        before = self.state()
+        for self.call, request, call in calls:
+            for allocator in (self.allocator, self.twin):
+                try:
+                    call(allocator)
+                except MisuseError as error:
+                    self.expect(str(request) in str(error), f"the MisuseError does not name request {request}: {error}")
+                else:
+                    self.expect(False, "misuse raised no MisuseError")
+            self.expect(self.state() == before, "misuse changed the state")
+
+    def drain(self) -> None:
+        for request in [int(i) for i in self.rng.permutation(list(self.held))]:
+            self.release(request)
+        self.call = "after the last release"
+        self.expect(self.state() == self.empty, "not all of the pool came back")
+
+    def both(self, call: Callable[[Allocator], int | None]) -> int:
+        """The call on both allocators, which must answer alike."""
+        first, second = call(self.allocator), call(self.twin)
+        self.expect(first == second, f"the same calls gave {first} and {second}")
+        return int(first or 0)
+
+    def state(self) -> State:
+        """Free, largest free and everyone's extents, after checking that they make sense together."""
+        allocator = self.allocator
+        extents = {request: tuple(allocator.extents(request)) for request in self.held_ids()}
+        self.expect(
+            extents == {request: tuple(self.twin.extents(request)) for request in extents},
+            "the same calls gave other addresses",
+        )
+        runs = sorted(extent for own in extents.values() for extent in own)
+        edges = [Extent(0, 0), *runs, Extent(allocator.capacity, 0)]
+        self.expect(all(extent.slots > 0 for extent in runs), "an extent is empty")
+        self.expect(
+            all(low.end <= high.start for low, high in pairwise(edges)), f"extents overlap or leave the pool: {runs}"
+        )
+        for request, own in extents.items():
+            held = allocator.held_slots(request)
+            self.expect(sum(e.slots for e in own) == held, f"the extents of request {request} do not add up to {held}")
+        free, largest, tail = allocator.free_slots, allocator.largest_free_slots, allocator.tail_slots
+        held = sum(extent.slots for extent in runs)
+        self.expect(free + held == allocator.capacity, f"free {free} + held {held} != capacity {allocator.capacity}")
+        self.expect(0 <= largest <= free - tail, f"largest_free_slots {largest} > free {free} - tail {tail}")
+        if allocator.contiguous:
+            hole = max(high.start - low.end for low, high in pairwise(edges))
+            self.expect(largest <= hole, f"largest_free_slots {largest}, but the largest hole has {hole}")
+        return free, largest, extents
+
+    def held_ids(self) -> list[int]:
+        """Requests that hold memory: those known, and the one that an admit may just have placed."""
+        ids = list(self.held)
+        if self.call.startswith(f"admit({self.next_id},"):
+            try:
+                self.allocator.extents(self.next_id)
+            except MisuseError:
+                return ids
+            ids.append(self.next_id)
+        return ids
