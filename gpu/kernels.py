@@ -18,25 +18,24 @@ Shapes are compile-time constants. A stride handed in at run time that is no mul
 copy into many of 2 bytes.
 """
 
+# ruff: noqa: N803  (compile-time constants are written in capitals, as Triton's own kernels do)
+
 import math
-from dataclasses import dataclass
-from functools import cache
 
 import torch
 import triton
 import triton.language as tl
 
 from allocators.base import InputError
+from gpu.plan import WRITE_LANES, Plan, padded, plan_attention, power_of_two, processors, write_warps
+from gpu.shapes import expect_like, expect_shape, group_size, pool_shape
 
 LOG2_E = math.log2(math.e)
-DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
-MAX_HEAD_DIM = 256
 MAX_GRID_YZ = 65_535  # CUDA's limit on the second and third grid dimensions
-WRITE_LANES = 1024
 
 
-@triton.jit
-def write_kernel(
+@triton.jit  # type: ignore[untyped-decorator]
+def write_kernel(  # type: ignore[no-untyped-def]
     keys, values, slots, pool,
     BLOCK_SIZE: tl.constexpr, SLOT_ELEMENTS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
@@ -52,8 +51,8 @@ def write_kernel(
     tl.store(pool + (row + BLOCK_SIZE) * SLOT_ELEMENTS + lane, value, mask=mask)
 
 
-@triton.jit(do_not_specialize=["columns", "chunks", "chunk_tokens"])
-def decode_kernel(
+@triton.jit(do_not_specialize=["columns", "chunks", "chunk_tokens"])  # type: ignore[untyped-decorator]
+def decode_kernel(  # type: ignore[no-untyped-def]
     query, pool, tables, lengths, output, masses, scale_log2, columns, chunks, chunk_tokens,
     BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr, TILE: tl.constexpr, SPLIT: tl.constexpr, UPCAST: tl.constexpr,
@@ -69,7 +68,7 @@ def decode_kernel(
     length = tl.load(lengths + request)
     begin = chunk * chunk_tokens
     end = tl.minimum(begin + chunk_tokens, length)
-    if SPLIT:
+    if SPLIT:  # noqa: SIM102  (SPLIT is known when compiling, the length is not)
         if begin >= length:
             return  # the merge does not look at chunks behind the length
 
@@ -113,15 +112,13 @@ def decode_kernel(
         mass = tl.where(length > 0, mass, 1.0)  # no context: zeros
     acc = acc / mass[:, None]
     part = (request * chunks + chunk) * (KV_HEADS * GROUP) + kv_head * GROUP + row
-    tl.store(
-        output + part[:, None] * HEAD_DIM + lane[None, :], acc.to(output.dtype.element_ty), mask=is_head & is_lane
-    )
+    tl.store(output + part[:, None] * HEAD_DIM + lane[None, :], acc.to(output.dtype.element_ty), mask=is_head & is_lane)
     if SPLIT:
         tl.store(masses + part, best + tl.log2(mass), mask=row < GROUP)
 
 
-@triton.jit(do_not_specialize=["chunks", "chunk_tokens"])
-def merge_kernel(
+@triton.jit(do_not_specialize=["chunks", "chunk_tokens"])  # type: ignore[untyped-decorator]
+def merge_kernel(  # type: ignore[no-untyped-def]
     parts, masses, lengths, output, chunks, chunk_tokens,
     HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, LANES: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
@@ -160,48 +157,6 @@ INTERPRETED = not isinstance(decode_kernel, triton.JITFunction)
 """Whether Triton's interpreter runs the kernels: TRITON_INTERPRET=1 was set when Triton was imported."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How one attention call is cut: tokens a tile, tokens a program (its chunk), warps, pipeline stages."""
-
-    tile_tokens: int
-    chunk_tokens: int
-    warps: int = 4
-    stages: int = 5  # the table's load takes two of them; from 5 on the K/V tiles are double-buffered
-
-    def __post_init__(self) -> None:
-        if self.tile_tokens < 16 or self.tile_tokens & (self.tile_tokens - 1):
-            raise InputError(f"tile_tokens(={self.tile_tokens}) must be a power of two >= 16")
-        if self.chunk_tokens < 1 or self.chunk_tokens % self.tile_tokens:
-            raise InputError(f"chunk_tokens(={self.chunk_tokens}) must be a multiple of {self.tile_tokens} tokens a tile")
-
-
-def tile_tokens(head_dim: int, dtype: torch.dtype) -> int:
-    """Tokens a tile: as many as are double-buffered in some 72 KiB of shared memory, three programs to an SM."""
-    lanes = padded(head_dim)
-    if dtype == torch.float32:  # exact fp32 products run on the plain cores, out of registers
-        return 32 if lanes <= 64 else 16
-    return 64 if lanes <= 128 else 32
-
-
-def plan_attention(
-    requests: int, kv_heads: int, head_dim: int, dtype: torch.dtype, max_length: int, processors: int
-) -> Plan:
-    """Cut the context so that there are some 16 programs for each of the device's ``processors``.
-
-    A chunk below 512 tokens would spend more on merging than it gains in balance.
-    """
-    tile = tile_tokens(head_dim, dtype)
-    chunks = max(1, 16 * processors // max(1, requests * kv_heads))
-    chunk = max(-(-max_length // chunks), min(512, max_length), 1)
-    return Plan(tile, -(-chunk // tile) * tile)
-
-
-def padded(size: int) -> int:
-    """The power of two, at least 16, in which Triton holds ``size`` elements of a matrix product's side."""
-    return max(16, triton.next_power_of_2(size))
-
-
 def write_kv(pool: torch.Tensor, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
     """Copy the keys and values of new tokens to their slots, bit for bit.
 
@@ -210,19 +165,20 @@ def write_kv(pool: torch.Tensor, slots: torch.Tensor, keys: torch.Tensor, values
     device): :class:`gpu.pool.DevicePool` checks them. Raises InputError for shapes, dtypes or devices that do not fit.
     """
     _, block_size, kv_heads, head_dim = pool_shape(pool)
+    expect_runnable(pool.device)
     tokens = len(slots)
     for name, tensor in (("keys", keys), ("values", values)):
-        _expect_shape(name, tensor, (tokens, kv_heads, head_dim))
-        _expect_like(name, tensor, pool, pool.dtype)
-    _expect_like("slots", slots, pool, torch.int64)
-    _expect_shape("slots", slots, (tokens,))
+        expect_shape(name, tensor, (tokens, kv_heads, head_dim))
+        expect_like(name, tensor, pool, pool.dtype)
+    expect_like("slots", slots, pool, torch.int64)
+    expect_shape("slots", slots, (tokens,))
     if tokens == 0:
         return
     elements = kv_heads * head_dim
-    lanes = min(WRITE_LANES, triton.next_power_of_2(elements))
+    lanes = min(WRITE_LANES, power_of_two(elements))
     write_kernel[tokens, -(-elements // lanes)](
         keys.contiguous(), values.contiguous(), slots.contiguous(), pool,
-        BLOCK_SIZE=block_size, SLOT_ELEMENTS=elements, LANES=lanes,
+        BLOCK_SIZE=block_size, SLOT_ELEMENTS=elements, LANES=lanes, num_warps=write_warps(lanes, pool.dtype),
     )  # fmt: skip
 
 
@@ -247,14 +203,15 @@ def paged_attention(
     checks them. Raises InputError for shapes, dtypes or devices that do not fit.
     """
     _, block_size, kv_heads, head_dim = pool_shape(pool)
+    expect_runnable(pool.device)
     if query.dim() != 3 or query.shape[2] != head_dim:
         raise InputError(f"query(={list(query.shape)}) must be [requests, query_heads, head_dim {head_dim}]")
     requests, heads, _ = query.shape
     group = group_size(heads, kv_heads)
-    _expect_like("query", query, pool, pool.dtype)
-    _expect_like("tables", tables, pool, torch.int32)
-    _expect_like("lengths", lengths, pool, torch.int32)
-    _expect_shape("lengths", lengths, (requests,))
+    expect_like("query", query, pool, pool.dtype)
+    expect_like("tables", tables, pool, torch.int32)
+    expect_like("lengths", lengths, pool, torch.int32)
+    expect_shape("lengths", lengths, (requests,))
     if tables.dim() != 2 or len(tables) != requests:
         raise InputError(f"tables(={list(tables.shape)}) must be [requests {requests}, columns]")
     columns = tables.shape[1]
@@ -263,7 +220,7 @@ def paged_attention(
         plan = plan_attention(requests, kv_heads, head_dim, pool.dtype, max_length, processors(pool.device))
     chunks = max(1, -(-max_length // plan.chunk_tokens))
     if max(requests, chunks) > MAX_GRID_YZ:
-        raise InputError(f"requests(={requests}) and chunks(={chunks}) must be <= {MAX_GRID_YZ}, CUDA's limit on a grid")
+        raise InputError(f"requests(={requests}) and chunks(={chunks}) must be <= {MAX_GRID_YZ}, CUDA's grid limit")
 
     # The interpreter cuts fp32 to bf16 where a device rounds; there torch does the rounding.
     upcast = INTERPRETED and pool.dtype == torch.bfloat16
@@ -291,44 +248,7 @@ def paged_attention(
     return output.to(query.dtype)
 
 
-def pool_shape(pool: torch.Tensor) -> tuple[int, int, int, int]:
-    """(blocks, block_size, kv_heads, head_dim) of a pool. Raises InputError for what the kernels cannot address."""
-    if pool.dim() != 5 or pool.shape[1] != 2 or 0 in pool.shape[2:] or not pool.is_contiguous():
-        raise InputError(
-            f"pool(={list(pool.shape)}) must be contiguous, [blocks, 2, block_size, kv_heads, head_dim], sizes >= 1"
-        )
-    blocks, _, block_size, kv_heads, head_dim = pool.shape
-    if head_dim > MAX_HEAD_DIM:
-        raise InputError(f"head_dim(={head_dim}) must be <= {MAX_HEAD_DIM}")
-    if pool.dtype not in DTYPES:
-        raise InputError(f"dtype(={pool.dtype}) must be one of {', '.join(map(str, DTYPES))}")
-    if pool.device.type == "cpu" and not INTERPRETED:
+def expect_runnable(device: torch.device) -> None:
+    """Raise InputError when the kernels, as they were imported, cannot run on the device."""
+    if device.type == "cpu" and not INTERPRETED:
         raise InputError("device(='cpu') needs Triton's interpreter: set TRITON_INTERPRET=1 before Triton is imported")
-    return blocks, block_size, kv_heads, head_dim
-
-
-def group_size(query_heads: int, kv_heads: int) -> int:
-    """Query heads that share a kv head. Raises InputError when they do not divide."""
-    if query_heads < 1 or query_heads % kv_heads:
-        raise InputError(f"query_heads(={query_heads}) must be a multiple of kv_heads(={kv_heads})")
-    return query_heads // kv_heads
-
-
-@cache
-def processors(device: torch.device) -> int:
-    """Streaming multiprocessors of a CUDA device; 1 for the interpreter, which runs one program at a time."""
-    if device.type != "cuda":
-        return 1
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
-def _expect_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
-    if tuple(tensor.shape) != shape:
-        raise InputError(f"{name}(={list(tensor.shape)}) must have the shape {list(shape)}")
-
-
-def _expect_like(name: str, tensor: torch.Tensor, pool: torch.Tensor, dtype: torch.dtype) -> None:
-    if tensor.device != pool.device:
-        raise InputError(f"{name} is on {tensor.device}, it must be on the pool's device, {pool.device}")
-    if tensor.dtype != dtype:
-        raise InputError(f"{name} is {tensor.dtype}, it must be {dtype}")

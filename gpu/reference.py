@@ -62,7 +62,7 @@ def attend(query: Array, keys: Array, values: Array, scale: float | None = None)
 def paged_attention(
     query: torch.Tensor, pool: torch.Tensor, tables: torch.Tensor, lengths: torch.Tensor, scale: float | None = None
 ) -> Array:
-    """The twin of :func:`gpu.kernels.paged_attention`: the same arguments, ``[requests, query_heads, head_dim]`` back."""
+    """The twin of :func:`gpu.kernels.paged_attention`: ``[requests, query_heads, head_dim]`` back."""
     output = np.zeros(tuple(query.shape))
     for request, length in enumerate(lengths.tolist()):
         keys, values = gather(pool, tables[request].tolist(), length)

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gpu_device import BARS, BF16, DEVICE, FP16, FP32
 
-import torch  # noqa: I001  (gpu_device sets what Triton reads when it is imported)
 from allocators.base import InputError
 from gpu import kernels as the_kernels
 from gpu import reference
+from gpu.plan import Plan, plan_attention
 
 NAN, INF = float("nan"), float("inf")
 WILD = (-1, "blocks", 2**31 - 1)
@@ -104,7 +105,7 @@ def test_lengths_around_a_block_with_a_poisoned_spare_page_in_the_table(kernels:
 
 def test_length_0_among_others_gives_zeros_in_one_pass_and_split(kernels: Any) -> None:
     case = Case.make([0, 40, 0], columns=3)
-    for plan in (the_kernels.Plan(16, 48), the_kernels.Plan(16, 16)):
+    for plan in (Plan(16, 48), Plan(16, 16)):
         got = case.attend(kernels, plan=plan)
         assert not got[0].any()
         assert not got[2].any()
@@ -115,7 +116,7 @@ def test_wild_ids_in_table_columns_behind_the_length(kernels: Any) -> None:
     case = Case.make([5, 33, 1], columns=6)
     assert {-1, len(case.pool), 2**31 - 1} <= set(case.tables.flatten().tolist())
     case.check(kernels)
-    case.check(kernels, plan=the_kernels.Plan(16, 16))
+    case.check(kernels, plan=Plan(16, 16))
 
 
 def test_a_block_id_past_65536(kernels: Any) -> None:
@@ -197,7 +198,7 @@ def test_all_scores_minus_100000_give_the_mean_of_the_values(kernels: Any, dtype
     case = Case.make([40], dtype=dtype, kv_heads=1, group=1)
     case.pool[:, 0] = -1.0
     case.query[:] = 1.0
-    for plan in (None, the_kernels.Plan(16, 16)):
+    for plan in (None, Plan(16, 16)):
         case.check(kernels, scale=1e5 / 64, plan=plan)
 
 
@@ -215,23 +216,22 @@ def test_an_empty_batch(kernels: Any) -> None:
     got = case.attend(kernels)
     assert got.shape == (0, 4, 64)
     assert got.dtype == BF16
-    kernels.write_kv(case.pool, torch.empty(0, dtype=torch.int64, device=DEVICE), *case.pool[:0, 0, 0].expand(2, 0, 2, 64))
+    nothing = case.pool[:0, 0, 0]
+    kernels.write_kv(case.pool, torch.empty(0, dtype=torch.int64, device=DEVICE), nothing, nothing)
 
 
 @pytest.mark.parametrize("chunk_tokens", [16, 32, 48, 304])
 def test_split_equals_one_pass(kernels: Any, chunk_tokens: int) -> None:
     case = Case.make([290, 33, 0], kv_heads=1)  # at 16 tokens a chunk there are more chunks than a merge tile holds
     case.query *= 4  # uneven masses
-    case.check(kernels, plan=the_kernels.Plan(16, chunk_tokens))
-    one_pass = case.attend(kernels, plan=the_kernels.Plan(16, 304)).double().cpu().numpy()
-    assert reference.worst_error(case.attend(kernels, plan=the_kernels.Plan(16, chunk_tokens)), one_pass) < 1e-6
+    case.check(kernels, plan=Plan(16, chunk_tokens))
+    one_pass = case.attend(kernels, plan=Plan(16, 304)).double().cpu().numpy()
+    assert reference.worst_error(case.attend(kernels, plan=Plan(16, chunk_tokens)), one_pass) < 1e-6
 
 
 @pytest.mark.parametrize("dtype", [FP32, FP16, BF16])
 @pytest.mark.parametrize("elements", [(1, 1), (3, 80), (9, 128)])
-def test_write_is_bitwise_and_touches_nothing_else(
-    kernels: Any, elements: tuple[int, int], dtype: torch.dtype
-) -> None:
+def test_write_is_bitwise_and_touches_nothing_else(kernels: Any, elements: tuple[int, int], dtype: torch.dtype) -> None:
     kv_heads, head_dim = elements
     bits = torch.int32 if dtype == FP32 else torch.int16
     random = torch.Generator().manual_seed(0)
@@ -261,14 +261,14 @@ def test_write_is_bitwise_and_touches_nothing_else(
         ({"lengths": lambda c: c.lengths.to("meta")}, r"lengths is on meta, it must be on the pool's device"),
         ({"pool": lambda c: c.pool[:, :, ::2]}, r"must be contiguous, \[blocks, 2, block_size, kv_heads, head_dim\]"),
         ({"pool": lambda c: c.pool.double()}, r"dtype\(=torch.float64\) must be one of torch.float32"),
-        ({"pool": lambda c: torch.zeros(2, 2, 1, 1, 257, device=DEVICE)}, r"head_dim\(=257\) must be <= 256"),
+        ({"pool": lambda _: torch.zeros(2, 2, 1, 1, 257, device=DEVICE)}, r"head_dim\(=257\) must be <= 256"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(
     change: dict[str, Callable[[Case], torch.Tensor]], message: str
 ) -> None:
     case = Case.make([17, 3])
-    arguments = {"query": case.query, "pool": case.pool, "tables": case.tables, "lengths": case.lengths}
+    arguments: dict[str, Any] = {"query": case.query, "pool": case.pool, "tables": case.tables, "lengths": case.lengths}
     arguments.update({name: make(case) for name, make in change.items()})
     with pytest.raises(InputError, match=message) as refused:
         the_kernels.paged_attention(**arguments)
@@ -276,20 +276,21 @@ def test_what_does_not_fit_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("tile", "chunk", "message"), [(24, 48, "power of two"), (8, 8, "power of two"), (16, 40, "multiple of 16")]
+    ("tile", "chunk", "message"),
+    [(24, 48, "power of two"), (8, 8, "power of two"), (16, 40, "multiple of tile_tokens")],
 )
 def test_a_plan_that_cannot_be_run_is_refused(tile: int, chunk: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        the_kernels.Plan(tile, chunk)
+        Plan(tile, chunk)
 
 
 def test_plans_fill_the_device_and_cut_no_chunk_below_512_tokens() -> None:
-    plan = the_kernels.plan_attention(64, 8, 128, FP16, 4096, processors=132)
+    plan = plan_attention(64, 8, 128, FP16, 4096, processors=132)
     assert (plan.tile_tokens, plan.chunk_tokens) == (64, 1024)
-    long = the_kernels.plan_attention(1, 8, 128, FP16, 131_072, processors=132)
+    long = plan_attention(1, 8, 128, FP16, 131_072, processors=132)
     assert 8 * -(-131_072 // long.chunk_tokens) >= 8 * 132
-    assert the_kernels.plan_attention(1, 1, 128, FP16, 700, processors=132).chunk_tokens == 512
-    assert the_kernels.plan_attention(1, 1, 128, FP16, 0, processors=132).chunk_tokens == 64
+    assert plan_attention(1, 1, 128, FP16, 700, processors=132).chunk_tokens == 512
+    assert plan_attention(1, 1, 128, FP16, 0, processors=132).chunk_tokens == 64
 
 
 # Random shapes.
@@ -302,7 +303,7 @@ def test_200_random_shapes_stay_within_the_bars() -> None:
         kv_heads, group = int(random.integers(1, 4)), int(random.choice([1, 2, 3, 4, 5, 8]))
         head_dim, block_size = int(random.integers(16, 257)), int(random.integers(1, 40))
         lengths = random.integers(0, 97, int(random.integers(1, 4))).tolist()
-        plan = the_kernels.Plan(int(random.choice([16, 32, 64])), int(random.choice([64, 128])))
+        plan = Plan(int(random.choice([16, 32, 64])), int(random.choice([64, 128])))
         for dtype in worst:
             case = Case.make(
                 lengths, block_size=block_size, kv_heads=kv_heads, group=group, head_dim=head_dim,
@@ -391,7 +392,7 @@ def test_mutant_is_killed(name: str, tmp_path: Path) -> None:
 
 def mutated(right: str, wrong: str, folder: Path) -> ModuleType:
     """The module of kernels with one piece of text replaced, from a file: Triton reads a kernel's source there."""
-    source = Path(the_kernels.__file__).read_text(encoding="utf-8")
+    source = Path(str(the_kernels.__file__)).read_text(encoding="utf-8")
     assert source.count(right) == 1, f"{right!r} must occur once"
     path = folder / "mutant_kernels.py"
     path.write_text(source.replace(right, wrong), encoding="utf-8")

@@ -1,0 +1,20 @@
+"""Before any test module is imported: where the GPU part's kernels run.
+
+KVFRAG_DEVICE=cuda asks for a device; otherwise Triton's interpreter runs them on the CPU, which Triton must know
+when it is imported. Without torch and Triton the GPU part's tests are left out.
+"""
+
+import os
+from importlib.util import find_spec
+
+DEVICE = os.environ.get("KVFRAG_DEVICE", "cpu")
+if DEVICE == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
+
+HAS_GPU_PART = find_spec("torch") is not None and find_spec("triton") is not None
+if not HAS_GPU_PART:
+    collect_ignore_glob = ["test_gpu_*.py"]
+
+
+def pytest_report_header() -> str:
+    return f"gpu part: {DEVICE if HAS_GPU_PART else 'left out, torch and triton are not installed'}"
