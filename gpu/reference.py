@@ -11,6 +11,8 @@ import numpy.typing as npt
 import torch
 
 Array = npt.NDArray[np.float64]
+BARS = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 4e-3}
+"""The relative error (:func:`worst_error`) that a kernel of each type must stay below."""
 
 
 def write_kv(pool: torch.Tensor, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
@@ -68,6 +70,23 @@ def paged_attention(
         keys, values = gather(pool, tables[request].tolist(), length)
         output[request] = attend(query[request].double().cpu().numpy(), keys, values, scale)
     return output
+
+
+def attend_contiguous(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None = None
+) -> torch.Tensor:
+    """:func:`attend` in float64 tensor operations on the tensors' device, for contexts too long for loops.
+
+    query ``[query_heads, head_dim]``, keys and values ``[length >= 0, kv_heads, head_dim]``, any dtype; returns float64
+    ``[query_heads, head_dim]``.
+    """
+    heads, head_dim = query.shape
+    length, kv_heads, _ = keys.shape
+    if length == 0:
+        return torch.zeros((heads, head_dim), dtype=torch.float64, device=query.device)
+    grouped = query.double().reshape(kv_heads, heads // kv_heads, head_dim)
+    scores = grouped @ keys.double().permute(1, 2, 0) * (head_dim**-0.5 if scale is None else scale)
+    return (scores.softmax(-1) @ values.double().transpose(0, 1)).reshape(heads, head_dim)
 
 
 def worst_error(got: torch.Tensor, want: Array) -> float:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpu_device import BARS, BF16, DEVICE, FP16, FP32
+from gpu_device import BF16, DEVICE, FP16, FP32
 
 from allocators.base import InputError
 from gpu import kernels as the_kernels
 from gpu import reference
 from gpu.plan import Plan, plan_attention
+from gpu.reference import BARS
 
 NAN, INF = float("nan"), float("inf")
 WILD = (-1, "blocks", 2**31 - 1)
@@ -291,6 +292,23 @@ def test_plans_fill_the_device_and_cut_no_chunk_below_512_tokens() -> None:
     assert 8 * -(-131_072 // long.chunk_tokens) >= 8 * 132
     assert plan_attention(1, 1, 128, FP16, 700, processors=132).chunk_tokens == 512
     assert plan_attention(1, 1, 128, FP16, 0, processors=132).chunk_tokens == 64
+
+
+@pytest.mark.parametrize("length", [0, 1, 40])
+def test_the_references_agree(length: int) -> None:
+    random = torch.Generator().manual_seed(length)
+    query, (keys, values) = (
+        torch.randn((6, 20), generator=random), torch.randn((2, length, 3, 20), generator=random)
+    )  # fmt: skip
+    loops = reference.attend(query.double().numpy(), keys.double().numpy(), values.double().numpy())
+    assert reference.worst_error(reference.attend_contiguous(query, keys, values), loops) < 1e-14
+
+
+def test_an_error_that_is_not_finite_is_not_small() -> None:
+    want = np.ones((1, 1, 2))
+    assert reference.worst_error(torch.tensor([[[NAN, 1.0]]]), want) == INF
+    assert reference.worst_error(torch.tensor([[[1.0, 2.0]]]), want) == pytest.approx(0.5**0.5)
+    assert reference.worst_error(torch.tensor([[[3.0, 4.0]]]), want * 0) == 5
 
 
 # Random shapes.
