@@ -33,7 +33,7 @@ MIN_BLOCK, SMALL = 512, MIB
 SMALL_SEGMENT, LARGE_SEGMENT, MIN_LARGE, ROUND_LARGE = 2 * MIB, 20 * MIB, 10 * MIB, 2 * MIB
 COUNTS = ("requested", "allocated", "active", "reserved", "inactive_split")
 Event = tuple[str, int, int]
-"""("allocate", key of the tensor, bytes), ("copy", key, key of the tensor it is to begin with), ("free", key, bytes)."""
+"""("allocate", key of a tensor, bytes), ("copy", key, key of the tensor it begins with) or ("free", key, bytes)."""
 
 
 @dataclass(eq=False)
