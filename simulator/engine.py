@@ -112,7 +112,8 @@ class Server:
         running, ends, grows, returning, left = self.running, self.ends, self.grows, self.returning, self.left
         arrivals_ps, prompts, outputs, rows = self.arrivals_ps, self.prompts, self.outputs, iter(self.rows)
         admitted_ps, finished_ps, record, buffer = served.admitted_ps, served.finished_ps, ledger.record, ledger.buffer
-        cost, may_grow = settings.cost, allocator.grow_slots != 0
+        allocate_more, grow_slots, last_grow_rounding = allocator.grow, allocator.grow_slots, self.last_grow_rounding
+        cost, may_grow = settings.cost, grow_slots != 0
         base_ps, prefill_token_ps, sequence_ps, kv_token_ps = cost.base, cost.prefill_token, cost.sequence, cost.kv_token
         max_batch, max_batch_tokens = settings.max_batch or NEVER, settings.max_batch_tokens or NEVER
         window_end_ps = settings.window_ps[1] if settings.window_ps else NEVER
@@ -144,23 +145,31 @@ class Server:
                 yield env.timeout(now_ps - env.now)
                 continue
 
-            # 1. Grow. Only in this iteration: the requests that need memory in it are known, and so are the next.
+            # 1. Grow, oldest first: room for one more token state for those who have none left.
             prefill_tokens = swapped_tokens = 0
             preempted = False
             if next_grow == iteration:
-                change = self._grow(iteration, now_ps)
-                covered += change.covered
-                rounding += change.rounding
+                growing = grows.take(iteration)
+                count = allocate_more(growing) if grow_slots else 0
                 moved = True
-                if change.preempted:
-                    batch -= change.preempted
-                    used += change.used
-                    overprovision += change.overprovision
-                    swapped_tokens = change.swapped_tokens
-                    preempted = retry = True
-                    why = RESIDUAL
-                    next_end = ends.first()
-                elif why == EXTERNAL and refused_slots > allocator.free_slots - allocator.tail_slots:
+                if grow_slots and count == len(growing):
+                    last_rounding = last_grow_rounding.pop(iteration, 0)
+                    covered += grow_slots * count - last_rounding
+                    rounding += last_rounding
+                    grows.merge(iteration + grow_slots, growing)
+                else:
+                    change = self._grow_or_preempt(growing, count, iteration, now_ps)
+                    covered += change.covered
+                    rounding += change.rounding
+                    if change.preempted:
+                        batch -= change.preempted
+                        used += change.used
+                        overprovision += change.overprovision
+                        swapped_tokens = change.swapped_tokens
+                        preempted = retry = True
+                        why = RESIDUAL
+                        next_end = ends.first()
+                if why == EXTERNAL and refused_slots > allocator.free_slots - allocator.tail_slots:
                     why = RESIDUAL  # less is free now than was refused
 
             # 2. Admit, first come, first served, until a check stops the head of the queue.
@@ -290,14 +299,13 @@ class Server:
         enough = asked <= allocator.free_slots - allocator.tail_slots
         return EXTERNAL if allocator.contiguous and enough else RESIDUAL
 
-    def _grow(self, iteration: int, now_ps: int) -> Change:
-        """Room for one more token state for those who have none, oldest first; else the newest one is preempted."""
-        growing, change = self.grows.take(iteration), Change()
+    def _grow_or_preempt(self, growing: list[int], count: int, iteration: int, now_ps: int) -> Change:
+        """Serve those behind the first ``count`` too, and preempt the newest running request whenever there is no room."""
+        change = Change()
         step = self.allocator.grow_slots
         if step is None:
             self._grow_one_by_one(growing, iteration, now_ps, change)
             return change
-        count = self.allocator.grow(growing)
         while count < len(growing):
             victim = self._preempt_newest(iteration, now_ps, change)
             if victim in growing:

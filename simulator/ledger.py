@@ -6,6 +6,7 @@ computed twice, modulo 2^64 in integers and roughly in floats, and only one whol
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.stretch import boundary, duration_ps, used_slot_ps
+from simulator.stretch import boundary, duration_ps
 
 CATEGORIES = ("used", "reservation", "overprovision", "rounding", "external", "residual", "idle")
 """Where a slot can be (semantics.md section 4). In every iteration they sum to the capacity."""
@@ -41,8 +42,8 @@ SATURATED = tuple(f"saturated_{category}" for category in CATEGORIES)
 INTEGRALS = (*CATEGORIES, *SATURATED, "iteration_ps", "saturated_ps", "external_ps", "running", "largest")
 """What is integrated over time: slots (or requests) times picoseconds; those in ``_ps`` are times."""
 
-PACK_VALUES = len(COLUMNS) << 16
-"""The buffer is to be packed when it has this many values: 65,536 rows."""
+PACK_VALUES = len(COLUMNS) << 12
+"""The buffer is packed when it has this many values: 4,096 rows, which fit a cache."""
 
 _WORD = 1 << 64
 _THIRD = np.uint64(pow(3, -1, _WORD))  # times this is divided by 3, modulo 2^64, for multiples of 3
@@ -92,9 +93,10 @@ class Ledger:
         up_to: list[NDArray[Any]] = []
         for rows in self._chunks():
             chunk = _Chunk(rows, self.kv_token_ps, self.tail_slots)
-            while len(up_to) < len(edges_ps) and edges_ps[len(up_to)] < start + chunk.duration_ps:
-                up_to.append(before + chunk.integrals(edges_ps[len(up_to)] - start))
-            start, before = start + chunk.duration_ps, before + chunk.integrals(chunk.duration_ps)
+            inside = edges_ps[len(up_to) : bisect_left(edges_ps, start + chunk.duration_ps)]
+            *reached, whole = chunk.integrals([*(edge - start for edge in inside), chunk.duration_ps])
+            up_to += [before + part for part in reached]
+            start, before = start + chunk.duration_ps, before + whole
         up_to += [before] * (len(edges_ps) - len(up_to))
         return [dict(zip(INTEGRALS, high - low, strict=True)) for low, high in pairwise(up_to)]
 
@@ -112,44 +114,49 @@ class Ledger:
 
 
 class _Chunk:
-    """Rows that follow each other, with the integrals of all of them before any of them."""
+    """Rows that follow each other, their integrals accumulated; in whole numbers modulo 2^64, and roughly."""
 
     def __init__(self, rows: Columns, kv_token_ps: int, tail_slots: int) -> None:
         self._rows, self._kv_token_ps, self._tail_slots = rows, kv_token_ps, tail_slots
-        whole, rough = _widened(rows, np.uint64), _widened(rows, np.float64)
-        self._ends = np.cumsum(_times(whole, np.uint64(kv_token_ps)))
-        self._whole = _integrals(whole, np.uint64(kv_token_ps), np.uint64(tail_slots)).cumsum(axis=1)
-        self._rough = _integrals(rough, float(kv_token_ps), float(tail_slots)).cumsum(axis=1)
-        last = len(self._ends) - 1
-        self.duration_ps = self._start(last) + self._row_time(last)
+        self._last = len(rows["why"]) - 1
+        self._starts = np.zeros(self._last + 1, np.uint64)
+        np.cumsum(_times(_widened(rows, np.uint64), np.uint64(kv_token_ps))[:-1], out=self._starts[1:])
+        count, first, running = (int(rows[name][-1]) for name in ("iterations", "first_ps", "running"))
+        self._last_ps = duration_ps(count, first, kv_token_ps * running) if count else first
+        self.duration_ps = int(self._starts[-1]) + self._last_ps
 
-    def _start(self, row: int) -> int:
-        return int(self._ends[row - 1]) if row else 0
+    def integrals(self, times_ps: Sequence[int]) -> list[NDArray[Any]]:
+        """Integrals from the chunk's start to each of these times after it: INTEGRALS in order, as Python ints."""
+        # A row of more than 2^64 ps is a chunk of its own, and then this is row 0 whatever the cut-off time is.
+        cut = np.array([min(time_ps, _WORD - 1) for time_ps in times_ps], np.uint64)
+        rows = np.searchsorted(self._starts, cut, "right") - 1
+        starts = self._starts[rows].tolist()
+        whole_iterations = [
+            self._iterations(row, time_ps - start) for row, time_ps, start in zip(rows.tolist(), times_ps, starts, strict=True)
+        ]
+        whole = self._accumulated(np.uint64, rows, whole_iterations).T.tolist()
+        rough = self._accumulated(np.float64, rows, whole_iterations).T.tolist()
+        return [np.array(list(map(_nearest, *pair)), object) for pair in zip(whole, rough, strict=True)]
 
-    def _row_time(self, row: int) -> int:
+    def _iterations(self, row: int, time_ps: int) -> tuple[int, int]:
+        """How many whole iterations the first ``time_ps`` of a row have, and what is left over."""
         count, first, running = (int(self._rows[name][row]) for name in ("iterations", "first_ps", "running"))
-        return duration_ps(count, first, self._kv_token_ps * running) if count else first
+        step = self._kv_token_ps * running
+        if count and (first or step):
+            count = min(boundary(time_ps + 1, first, step) - 1, count)
+        return count, time_ps - duration_ps(count, first, step)
 
-    def integrals(self, until_ps: int) -> NDArray[Any]:
-        """Integrals from the chunk's start to ``until_ps`` after it, in the order of INTEGRALS, as Python ints."""
-        row = min(int(np.searchsorted(self._ends, np.uint64(min(until_ps, _WORD - 1)), "right")), len(self._ends) - 1)
-        part = self._part(row, until_ps - self._start(row))
-        if row == 0:
-            return part
-        pairs = zip(self._whole[:, row - 1].tolist(), self._rough[:, row - 1].tolist(), strict=True)
-        return part + np.array([_nearest(whole, rough) for whole, rough in pairs], object)
-
-    def _part(self, row: int, time_ps: int) -> NDArray[Any]:
-        """Integrals over the first ``time_ps`` of a row, in plain integers."""
-        values = {name: int(column[row]) for name, column in self._rows.items()}
-        used_ps = 0
-        if values["iterations"] and self._row_time(row):
-            first, running, used = values["first_ps"], values["running"], values["used"]
-            step = self._kv_token_ps * running
-            done = min(boundary(time_ps + 1, first, step) - 1, values["iterations"])
-            rest = time_ps - duration_ps(done, first, step)
-            used_ps = used_slot_ps(done, first, step, used, running) + rest * (used + running * done)
-        return np.array(_weighed(values, time_ps, used_ps, self._tail_slots), object)
+    def _accumulated(self, kind: type[np.generic], rows: NDArray[Any], parts: list[tuple[int, int]]) -> NDArray[Any]:
+        """Integrals up to a place in each of ``rows``, ``[len(INTEGRALS), len(rows)]``, in numbers of this kind."""
+        kv_token_ps, tail_slots = np.array([self._kv_token_ps, self._tail_slots]).astype(kind)
+        columns = _widened(self._rows, kind)
+        before = np.zeros((len(INTEGRALS), self._last + 2), kind)
+        whole = _integrals(columns, columns["iterations"], _gaps(columns), kv_token_ps, tail_slots)
+        np.cumsum(whole, axis=1, out=before[:, 1:])
+        counts, rests = (np.array([part[side] % _WORD for part in parts], np.uint64).astype(kind) for side in (0, 1))
+        cut = {name: values[rows] for name, values in columns.items()}
+        reached: NDArray[Any] = before[:, rows] + _integrals(cut, counts, rests, kv_token_ps, tail_slots)
+        return reached
 
 
 def _widened(rows: Columns, kind: type[np.generic]) -> Columns:
@@ -161,46 +168,51 @@ def _nearest(whole: int, rough: float) -> int:
     return whole + ((int(rough) - whole + _WORD // 2) // _WORD) * _WORD
 
 
+def _gaps(rows: Columns) -> NDArray[Any]:
+    """Duration of the rows that are gaps, 0 for the others."""
+    return np.where(rows["iterations"] == 0, rows["first_ps"], rows["iterations"].dtype.type(0))
+
+
 def _times(rows: Columns, kv_token_ps: Any) -> NDArray[Any]:
     """Duration of each row, in the type of the columns."""
-    count, first = rows["iterations"], rows["first_ps"]
-    return np.where(count > 0, count * first + kv_token_ps * rows["running"] * _ones(count), first)
+    count = rows["iterations"]
+    times: NDArray[Any] = count * rows["first_ps"] + kv_token_ps * rows["running"] * _ones(count) + _gaps(rows)
+    return times
 
 
 def _ones(count: NDArray[Any]) -> NDArray[Any]:
-    """1 + 2 + ... + (count - 1). Exact in 64 bits below 2^32 iterations; no integer may go below 0 here."""
-    return count * np.where(count > 0, count - (count > 0), 0).astype(count.dtype) // 2
+    """0 + 1 + ... + (count - 1), in the type of ``count``; below 2^32 iterations."""
+    ones: NDArray[Any] = count * (count - (count > 0)) // 2
+    return ones
 
 
-def _integrals(rows: Columns, kv_token_ps: Any, tail_slots: Any) -> NDArray[Any]:
-    """Integrals over each row, ``[len(INTEGRALS), rows]``: modulo 2^64 for integer columns, roughly for floats."""
-    count, first, running, used = (rows[name] for name in ("iterations", "first_ps", "running", "used"))
+def _integrals(
+    rows: Columns, count: NDArray[Any], rest_ps: NDArray[Any], kv_token_ps: Any, tail_slots: Any
+) -> NDArray[Any]:
+    """Integrals over the first ``count`` iterations of each row and ``rest_ps`` of what follows: INTEGRALS x rows."""
+    first, running, used, why = (rows[name] for name in ("first_ps", "running", "used", "why"))
     step, ones = kv_token_ps * running, _ones(count)
-    twice = ones * np.where(count > 0, 2 * count - (count > 0), 0).astype(count.dtype)
-    squares = twice * _THIRD if count.dtype == np.uint64 else twice / 3
-    used_ps = count * first * used + (first * running + step * used) * ones + step * running * squares
-    return np.stack(np.broadcast_arrays(*_weighed(rows, _times(rows, kv_token_ps), used_ps, tail_slots)))
-
-
-def _weighed(row: Mapping[str, Any], time_ps: Any, used_ps: Any, tail_slots: Any) -> list[Any]:
-    """A row's integrals in the order of INTEGRALS, from its time and its token states times time.
-
-    Works on Python ints and on columns of any type alike: one formula for all three ways to compute it.
-    """
-    kind = getattr(time_ps, "dtype", None)
-    one = 1 if kind is None else kind.type(1)
-    external = (row["why"] == EXTERNAL) * one
-    residual = (row["why"] == RESIDUAL) * one
-    refused = external + residual
-    parts = [
-        used_ps,
-        row["covered"] * time_ps - used_ps,
-        row["overprovision"] * time_ps,
-        row["rounding"] * time_ps,
-        (row["free"] - tail_slots) * external * time_ps,
-        (row["free"] * residual + tail_slots * external) * time_ps,
-        row["free"] * (one - refused) * time_ps,
-    ]
-    in_iteration = (row["iterations"] > 0) * one
-    times = [in_iteration * time_ps, refused * time_ps, external * time_ps]
-    return [*parts, *(part * refused for part in parts), *times, row["running"] * time_ps, row["largest"] * time_ps]
+    thrice = ones * (2 * count - (count > 0))
+    squares = thrice * _THIRD if count.dtype == np.uint64 else thrice / 3
+    time = count * first + step * ones + rest_ps
+    used_time = count * first * used + (first * running + step * used) * ones + step * running * squares
+    used_time += rest_ps * (used + running * count)
+    free_time, tail_time = rows["free"] * time, tail_slots * time
+    integrals = np.zeros((len(INTEGRALS), len(time)), time.dtype)
+    integrals[0] = used_time
+    integrals[1] = rows["covered"] * time - used_time
+    integrals[2] = rows["overprovision"] * time
+    integrals[3] = rows["rounding"] * time
+    np.copyto(integrals[4], free_time - tail_time, where=why == EXTERNAL)
+    np.copyto(integrals[5], tail_time, where=why == EXTERNAL)
+    np.copyto(integrals[5], free_time, where=why == RESIDUAL)
+    np.copyto(integrals[6], free_time, where=why == IDLE)
+    size = len(CATEGORIES)
+    np.copyto(integrals[size : 2 * size], integrals[:size], where=why != IDLE)
+    in_iteration, saturated, external, batch, largest = integrals[2 * size :]
+    np.copyto(in_iteration, time, where=rows["iterations"] > 0)
+    np.copyto(saturated, time, where=why != IDLE)
+    np.copyto(external, time, where=why == EXTERNAL)
+    np.multiply(running, time, out=batch)
+    np.multiply(rows["largest"], time, out=largest)
+    return integrals

@@ -209,8 +209,9 @@ def _place(table: Table, rows_before: int, row: int) -> str:
 
 
 def listed(dropped: Mapping[str, int]) -> str:
-    """The reasons rows were dropped for, with their counts."""
-    return ", ".join(f"{reason} ({count:,})" for reason, count in dropped.items())
+    """The reasons rows were dropped for, with their counts, the most frequent first."""
+    ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{reason} ({count:,})" for reason, count in ordered)
 
 
 def short(text: str, length: int = 120) -> str:
