@@ -114,7 +114,12 @@ class Server:
         admitted_ps, finished_ps, record, buffer = served.admitted_ps, served.finished_ps, ledger.record, ledger.buffer
         allocate_more, grow_slots, last_grow_rounding = allocator.grow, allocator.grow_slots, self.last_grow_rounding
         cost, may_grow = settings.cost, grow_slots != 0
-        base_ps, prefill_token_ps, sequence_ps, kv_token_ps = cost.base, cost.prefill_token, cost.sequence, cost.kv_token
+        base_ps, prefill_token_ps, sequence_ps, kv_token_ps = (
+            cost.base,
+            cost.prefill_token,
+            cost.sequence,
+            cost.kv_token,
+        )
         max_batch, max_batch_tokens = settings.max_batch or NEVER, settings.max_batch_tokens or NEVER
         window_end_ps = settings.window_ps[1] if settings.window_ps else NEVER
         next_layout_ps = self.layout_times_ps[0] if self.layout_times_ps else NEVER

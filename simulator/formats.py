@@ -5,10 +5,13 @@ Every format comes down to three columns (time, prompt tokens, output tokens) an
 InputError of one line. Whatever the bytes in the file, nothing else is raised.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from allocators.base import InputError, one_of
 from simulator.fields import Fields
@@ -57,17 +60,30 @@ def read_file(path: str | PathLike[str], strict: bool = False, format: str | Non
         raise InputError(f"trace file {short(str(path))}: {error}") from None
 
 
-def read_texts(columns: Mapping[str, Sequence[str]], found: Sequence[str]) -> tuple[Columns, Report]:
-    """Read columns of text named as in the neutral format; ``found`` are the names there are, others included.
+def read_frame(frame: pd.DataFrame) -> tuple[Columns, Report]:
+    """Read a DataFrame with the columns of the neutral format, as if it had been written to a file first.
 
-    Raises InputError when a column is not there, and on the first row that cannot be used.
+    Raises InputError, without a name in front, when a column is not there and on the first row that cannot be used.
     """
-    missing = [name for name in NEUTRAL.needed if name not in columns]
+    labels = [str(label) for label in frame.columns]
+    missing = [name for name in NEUTRAL.needed if name not in labels]
     if missing:
-        raise InputError(_lacks(missing, found))
-    texts = {name: Fields.of(column) for name, column in columns.items()}
-    misfit = np.zeros(len(texts[NEUTRAL.time]), np.bool_)
-    return read_tables(NEUTRAL, [Table(texts, misfit, "")], strict=True)
+        raise InputError(_lacks(missing, labels))
+    wanted = {*NEUTRAL.needed, NEUTRAL.session, NEUTRAL.block_hashes} & set(labels)
+    _check_once(wanted, labels)
+    texts = {name: Fields.of(_cells(frame.iloc[:, labels.index(name)])) for name in wanted}
+    columns, report = read_tables(NEUTRAL, [Table(texts, np.zeros(len(frame), np.bool_), "")], strict=True)
+    return columns, replace(report, format="frame")
+
+
+def _cells(column: "pd.Series[Any]") -> list[str]:
+    """The cells of a column as they would stand in a file; a missing one is empty, a sequence is spelled out."""
+    missing = column.isna().tolist()
+    return ["" if no else _cell(value) for value, no in zip(column.tolist(), missing, strict=True)]
+
+
+def _cell(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple | np.ndarray) else str(value)
 
 
 def _recognise(text: bytes, wanted: str | None) -> tuple[Format, list[str]]:
@@ -85,10 +101,16 @@ def _recognise(text: bytes, wanted: str | None) -> tuple[Format, list[str]]:
     form = complete[0]
     # JSON lines may leave out in the first row what they have in another.
     columns = [name for name in (*form.needed, form.session, form.block_hashes) if name in first or (name and is_json)]
-    for name in columns if not is_json else ():
-        if csv_header(text).count(name) > 1:
-            raise InputError(f"has the column {name} more than once")
+    if not is_json:
+        _check_once(columns, csv_header(text))
     return form, columns
+
+
+def _check_once(columns: Iterable[str], found: Sequence[str]) -> None:
+    """Raise InputError if one of these columns is there more than once."""
+    for name in columns:
+        if found.count(name) > 1:
+            raise InputError(f"has the column {name} more than once")
 
 
 def _unknown(line: str, first: Mapping[str, object], known: Sequence[Format], wanted: str | None) -> str:

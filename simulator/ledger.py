@@ -69,7 +69,9 @@ class Ledger:
         if len(rows):
             wide = dict(zip(COLUMNS, rows.T, strict=True))
             self._check(wide)
-            self._packed.append({name: values.astype(np.min_scalar_type(values.max())) for name, values in wide.items()})
+            self._packed.append(
+                {name: values.astype(np.min_scalar_type(values.max())) for name, values in wide.items()}
+            )
 
     def _check(self, rows: Columns) -> None:
         """Conservation: in every iteration the categories are not negative and sum to the capacity."""
@@ -132,7 +134,8 @@ class _Chunk:
         rows = np.searchsorted(self._starts, cut, "right") - 1
         starts = self._starts[rows].tolist()
         whole_iterations = [
-            self._iterations(row, time_ps - start) for row, time_ps, start in zip(rows.tolist(), times_ps, starts, strict=True)
+            self._iterations(row, time_ps - start)
+            for row, time_ps, start in zip(rows.tolist(), times_ps, starts, strict=True)
         ]
         whole = self._accumulated(np.uint64, rows, whole_iterations).T.tolist()
         rough = self._accumulated(np.float64, rows, whole_iterations).T.tolist()

@@ -76,11 +76,13 @@ class Run:
     finished_s, preemptions, status: finished, running, waiting, not_arrived, too_long or never_fits."""
     layouts: tuple[Layout, ...] = ()
     """Memory maps at the times asked for."""
+    label: str | None = None
+    """What to call it in tables and pictures, if not by its allocator."""
 
     @property
     def name(self) -> str:
-        """A label for tables and pictures: the allocator's spec."""
-        return self.allocator
+        """The label in tables and pictures."""
+        return self.label or self.allocator
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run, the same keys as ``--json``. Shares are fractions of capacity x time, or None."""
@@ -127,6 +129,7 @@ class Run:
             "integrals": dict(self.integrals),
             "counts": dict(self.counts),
             "layouts": self.layouts,
+            "label": self.label,
         }
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -161,6 +164,7 @@ class Run:
                 pd.read_csv(source / "timeline.csv", float_precision="round_trip"),
                 pd.read_csv(source / "requests.csv", float_precision="round_trip"),
                 tuple(_layout(*layout) for layout in head["layouts"]),
+                head["label"],
             )
         except OSError as error:
             raise InputError(f"{source} is not a saved run: {error.strerror} ({error.filename})") from None
@@ -186,5 +190,7 @@ def _ratio(amount: int, time_ps: int) -> float | None:
 def _layout(time_ps: int, allocations: list[list[Any]]) -> Layout:
     return Layout(
         time_ps,
-        tuple(Allocation(request, tuple(Extent(*e) for e in extents), *rest) for request, extents, *rest in allocations),
+        tuple(
+            Allocation(request, tuple(Extent(*e) for e in extents), *rest) for request, extents, *rest in allocations
+        ),
     )

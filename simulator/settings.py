@@ -45,7 +45,9 @@ class Settings:
         if self.window_s is not None:
             start, end = self._window()
             if not 0 <= start < end:
-                raise InputError(f"window(={self.window_s[0]} {self.window_s[1]}) must be START END with 0 <= START < END")
+                raise InputError(
+                    f"window(={self.window_s[0]} {self.window_s[1]}) must be START END with 0 <= START < END"
+                )
 
     @property
     def window_ps(self) -> tuple[int, int] | None:

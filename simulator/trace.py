@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from allocators.base import InputError
 from simulator.fields import MAX_TIME_NS, MAX_TOKENS, Flags, IntArray
-from simulator.formats import NEUTRAL, read_file, read_texts
+from simulator.formats import read_file, read_frame
 from simulator.rows import Columns, ObjectArray, Report, objects, short
 from simulator.workload import Workload, parse_workload, profiles
 
@@ -79,19 +79,11 @@ class Trace:
         ``session`` and ``block_hashes`` (sequences of numbers) may be there too; any others are left alone. Seconds are
         read as they would be printed, to whole nanoseconds. Raises InputError on a row that cannot be used.
         """
-        labels = [str(label) for label in frame.columns]
-        wanted = {NEUTRAL.time, NEUTRAL.prompt, NEUTRAL.output, NEUTRAL.session, NEUTRAL.block_hashes}
-        texts: dict[str, list[str]] = {}
-        for place, label in enumerate(labels):
-            if label in texts:
-                raise InputError(f"{name}: has the column {label} more than once")
-            if label in wanted:
-                texts[label] = _cells(frame.iloc[:, place])
         try:
-            columns, report = read_texts(texts, labels)
+            columns, report = read_frame(frame)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-        return cls._from(columns, name, replace(report, format="frame"))
+        return cls._from(columns, name, report)
 
     @classmethod
     def from_columns(
@@ -219,16 +211,6 @@ def open_trace(text: str, strict: bool = False) -> Trace:
     if text.partition(":")[0].strip() in profiles():
         return Trace.of_workload(parse_workload(text))
     raise InputError(f"{short(text)} is neither a file nor a workload; workloads are {', '.join(profiles())}")
-
-
-def _cells(column: "pd.Series[Any]") -> list[str]:
-    """The cells of a column as they would stand in a file; a missing one is empty, a sequence is spelled out."""
-    missing = column.isna().tolist()
-    return ["" if no else _cell(value) for value, no in zip(column.tolist(), missing, strict=True)]
-
-
-def _cell(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple | np.ndarray) else str(value)
 
 
 def _hash_column(name: str, block_hashes: Iterable[Iterable[int]]) -> ObjectArray:

@@ -96,7 +96,7 @@ class Workload:
         whole("seed", self.seed, at_least=0)
         expected = self.rate_per_s * self.seconds if self.requests is None else whole("requests", self.requests)
         if expected > MAX_REQUESTS:
-            raise InputError(f"workload {self} asks for {expected:,.10g} requests; at most {MAX_REQUESTS:,} can be drawn")
+            raise InputError(f"workload {self} asks for {expected:,.10g} requests; {MAX_REQUESTS:,} is the most")
         if self.max_total is not None:
             whole("max_total", self.max_total, at_least=2)
 

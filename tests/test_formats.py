@@ -59,14 +59,22 @@ SAMPLES: dict[str, tuple[str | bytes, str, Rows]] = {
         [(0, 3, 4), (10**9, 5, 6)],
     ),
     "blanks around": (" arrival_s , prompt_tokens,output_tokens\n 0 , 3, 4\n", "neutral", [(0, 3, 4)]),
-    "quoted": ('"arrival_s","prompt_tokens","output_tokens"\r\n"0","3","4"\r\n"1","5","6"', "neutral", [(0, 3, 4), (10**9, 5, 6)]),
+    "quoted": (
+        '"arrival_s","prompt_tokens","output_tokens"\r\n"0","3","4"\r\n"1","5","6"',
+        "neutral",
+        [(0, 3, 4), (10**9, 5, 6)],
+    ),
     "byte-order mark, CRLF, blank lines, no final newline": (
         b"\xef\xbb\xbf\r\n" + NEUTRAL.replace("\n", "\r\n").encode() + b"\r\n0,3,4\r\n\r\n  \r\n1,5,6",
         "neutral",
         [(0, 3, 4), (10**9, 5, 6)],
     ),
     "a Mac's line ends": ((NEUTRAL + "0,3,4\n1,5,6\n").replace("\n", "\r"), "neutral", [(0, 3, 4), (10**9, 5, 6)]),
-    "out of order": (NEUTRAL + "2,1,1\n0,2,2\n2,3,3\n1,4,4\n", "neutral", [(0, 2, 2), (10**9, 4, 4), (2 * 10**9, 1, 1), (2 * 10**9, 3, 3)]),
+    "out of order": (
+        NEUTRAL + "2,1,1\n0,2,2\n2,3,3\n1,4,4\n",
+        "neutral",
+        [(0, 2, 2), (10**9, 4, 4), (2 * 10**9, 1, 1), (2 * 10**9, 3, 3)],
+    ),
     "duplicates stay": (NEUTRAL + "0,3,4\n0,3,4\n", "neutral", [(0, 3, 4), (0, 3, 4)]),
     "azure 2023": (
         AZURE.strip() + "\r\n2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,8",
@@ -74,7 +82,8 @@ SAMPLES: dict[str, tuple[str | bytes, str, Rows]] = {
         [(0, 4808, 10), (52_000_000, 3180, 8)],
     ),
     "azure 2024": (
-        AZURE + "2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 00:00:01+00:00,7,8\n2024-05-10 01:00:01+01:00,9,9\n",
+        AZURE
+        + "2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 00:00:01+00:00,7,8\n2024-05-10 01:00:01+01:00,9,9\n",
         "azure",
         [(0, 2162, 5), (990_070_000, 7, 8), (990_070_000, 9, 9)],
     ),
@@ -89,7 +98,7 @@ SAMPLES: dict[str, tuple[str | bytes, str, Rows]] = {
         "mooncake",
         [(0, 6758, 500), (3_001_000_000, 7, 8)],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
@@ -247,20 +256,42 @@ def test_mixed_time_zones(folder: Path) -> None:
         (b"PAR1....", "is a Parquet file: convert it to CSV first"),
         ("caf\u00e9,b\n".encode("latin-1"), "is not UTF-8 text: byte 0xe9 in line 1"),
         ((NEUTRAL + "0,1,é\n").encode("latin-1"), "is not UTF-8 text: byte 0xe9 in line 2"),
-        ("arrival_s,prompt_tokens,output\n0,1,1\n", "lacks the column output_tokens; found 'arrival_s, prompt_tokens, output' (taken for the format neutral)"),
-        ("TIMESTAMP,Tokens\n", "lacks the columns ContextTokens, GeneratedTokens; found 'TIMESTAMP, Tokens' (taken for the format azure)"),
-        ('{"timestamp": 1, "input_length": 5}\n', "lacks the column output_length; found 'timestamp, input_length' (taken for the format mooncake)"),
-        ("0.5,10,20\n0.6,10,20\n", "is in none of the known formats: it begins with '0.5,10,20'; known are neutral (arrival_s,prompt_tokens,output_tokens); azure (TIMESTAMP,ContextTokens,GeneratedTokens); mooncake (timestamp,input_length,output_length)"),
+        (
+            "arrival_s,prompt_tokens,output\n0,1,1\n",
+            "lacks the column output_tokens; found 'arrival_s, prompt_tokens, output' (taken for the format neutral)",
+        ),
+        (
+            "TIMESTAMP,Tokens\n",
+            "lacks the columns ContextTokens, GeneratedTokens; found 'TIMESTAMP, Tokens' (taken for",
+        ),
+        (
+            '{"timestamp": 1, "input_length": 5}\n',
+            "lacks the column output_length; found 'timestamp, input_length' (taken",
+        ),
+        (
+            "0.5,10,20\n0.6,10,20\n",
+            "is in none of the known formats: it begins with '0.5,10,20'; known are neutral (arrival_s,prompt_tokens,"
+            "output_tokens); azure (TIMESTAMP,ContextTokens,GeneratedTokens); mooncake (timestamp,",
+        ),
         ('[{"conversations": []}]', "is in none of the known formats: it begins with '[{\"conv"),
         ('{"timestamp": 1,\n "input_length": 5}\n', "line 1 is not a JSON object: '{\"timestamp\": 1,'"),
-        ('{"timestamp": "82", "input_length": 5, "output_length": 1, "hash_ids": {}}\n', "is in none of the known formats"),
-        ('{"chat_id": 1, "timestamp": 82, "input_length": 5, "output_length": 1, "hash_ids": []}\n', "is in none of the known formats"),
-        ("arrival_s,prompt_tokens,output_tokens,prompt_tokens\n0,1,1,1\n", "has the column prompt_tokens more than once"),
-        (NEUTRAL + '0,1,1\n0,"1,1\n', 'line 3: a quote (") that does not enclose a field; inside one it is written twice'),
+        (
+            '{"timestamp": "82", "input_length": 5, "output_length": 1, "hash_ids": {}}\n',
+            "is in none of the known formats",
+        ),
+        (
+            '{"chat_id": 1, "timestamp": 82, "input_length": 5, "output_length": 1, "hash_ids": []}\n',
+            "is in none of the known formats",
+        ),
+        (
+            "arrival_s,prompt_tokens,output_tokens,prompt_tokens\n0,1,1,1\n",
+            "has the column prompt_tokens more than once",
+        ),
+        (NEUTRAL + '0,1,1\n0,"1,1\n', 'line 3: a quote (") that does not enclose a field; inside one it is written'),
         (NEUTRAL + '0,1,1\n0,1",1"\n', 'line 3: a quote (") that does not enclose a field'),
         (NEUTRAL + '0,1,1\n0,"1"x,1\n', 'line 3: a quote (") that does not enclose a field'),
     ],
-)  # fmt: skip
+)
 def test_unusable_files(folder: Path, content: str | bytes, message: str) -> None:
     assert complaint(folder, content).startswith(message)
 

@@ -74,7 +74,7 @@ def test_bad_extras() -> None:
     with pytest.raises(InputError, match="of one length"):
         Trace.from_columns([0], [1], [1], session=["a", "b"])
     for hashes in ([-1], [2**64], ["a"], [0.5]):
-        with pytest.raises(InputError, match=r"block_hashes of columns: row 2 \(='.*'\) must hold whole numbers"):
+        with pytest.raises(InputError, match=r"block_hashes of columns: row 2 \(=.*\) must hold whole numbers"):
             Trace.from_columns([0, 0], [1, 1], [1, 1], block_hashes=[[], hashes])  # type: ignore[list-item]
 
 
@@ -116,7 +116,7 @@ def test_from_frame() -> None:
             "output_tokens": [4.0, 5.0],
             "arrival_s": ["0.3", 0.1],
             "prompt_tokens": pd.array([2, 3], dtype="Int64"),
-            "session": [7, None],
+            "session": [7.0, np.nan],
             "block_hashes": [np.array([2**64 - 1], np.uint64), (1, 2)],
         }
     )
@@ -137,7 +137,7 @@ def test_bad_frames() -> None:
         (frame.drop(columns="prompt_tokens"), "mine: lacks the column prompt_tokens; found 'arrival_s, output_tokens'"),
         (frame[:0], "mine: has no rows"),
         (
-            frame.assign(output_tokens=[1, None]),
+            frame.assign(output_tokens=[1, np.nan]),
             r"mine: row 2: output_tokens(='') is missing or not finite; it must be",
         ),
         (
@@ -152,7 +152,7 @@ def test_bad_frames() -> None:
         assert str(caught.value).startswith(message)
 
 
-SESSIONS = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=5)
+SESSIONS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=5)
 # A float holds whole nanoseconds up to 2^23 s.
 REQUESTS = st.tuples(
     st.integers(0, 2**23 * 10**9 - 1),
@@ -168,8 +168,9 @@ def test_a_trace_survives_the_way_to_a_file_and_back(
     tmp_path_factory: pytest.TempPathFactory, requests: list[tuple[int, int, int, str, list[int]]], extras: bool
 ) -> None:
     arrival, prompt, output, session, hashes = zip(*requests, strict=True)
-    more = {"session": session, "block_hashes": hashes} if extras else {}
-    trace = Trace.from_columns(arrival, prompt, output, **more)
+    trace = Trace.from_columns(
+        arrival, prompt, output, session=session if extras else None, block_hashes=hashes if extras else None
+    )
     path = tmp_path_factory.getbasetemp() / "round-trip.csv"
     trace.to_frame().to_csv(path, index=False)
     for again in (Trace.read(path, strict=True), Trace.from_frame(trace.to_frame())):
@@ -231,11 +232,29 @@ def test_open_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("file", "digest", "figures", "prompt", "output"),
     [
-        ("AzureLLMInferenceTrace_code.csv", "f4c04843a2", (8_819, 2.57, 13.15), (2048, 1469, 7436, 7437), (27.9, 13, 251, 1899)),
-        ("AzureLLMInferenceTrace_conv.csv", "e7574cf3f3", (19_366, 5.53, 1.09), (1155, 1020, 4142, 14050), (211, 129, 601, 1000)),
-        ("mooncake_conversation_trace.jsonl", "076f4c5412", (12_031, 3.40, 3.03), (12035, 6909, 85400, 126195), (343, 350, 1119, 2000)),
+        (
+            "AzureLLMInferenceTrace_code.csv",
+            "f4c04843a2",
+            (8_819, 2.57, 13.15),
+            (2048, 1469, 7436, 7437),
+            (27.9, 13, 251, 1899),
+        ),
+        (
+            "AzureLLMInferenceTrace_conv.csv",
+            "e7574cf3f3",
+            (19_366, 5.53, 1.09),
+            (1155, 1020, 4142, 14050),
+            (211, 129, 601, 1000),
+        ),
+        (
+            "mooncake_conversation_trace.jsonl",
+            "076f4c5412",
+            (12_031, 3.40, 3.03),
+            (12035, 6909, 85400, 126195),
+            (343, 350, 1119, 2000),
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_real_files(
     file: str, digest: str, figures: tuple[float, ...], prompt: tuple[float, ...], output: tuple[float, ...]
 ) -> None:

@@ -96,9 +96,7 @@ def test_so_many_requests() -> None:
     assert len(trace) == 100_000
     assert trace.duration_s == pytest.approx(100_000 / 5.5304, rel=0.02)
     assert len(Trace.workload("azure-conv", requests=1)) == 1
-    assert poisson_arrivals(1.0, 3, np.inf, np.random.default_rng(0)).tolist() == sorted(
-        poisson_arrivals(1.0, 3, 1.0, np.random.default_rng(0)).tolist()
-    )
+    assert len(poisson_arrivals(rate=1, requests=3, seconds=1e-9, generator=np.random.default_rng(0))) == 3
 
 
 def test_the_seed_makes_the_trace() -> None:
@@ -146,12 +144,19 @@ def test_parse_workload() -> None:
         ("arxiv:rate=4,seed=-1", "seed(=-1) must be a whole number >= 0"),
         ("arxiv:rate=4,max_total=1", "max_total(=1) must be a whole number >= 2"),
         ("arxiv:rate=4,requests=5,duration=5", "workload arxiv takes duration or requests, not both"),
-        ("arxiv:speed=4", "unknown option 'speed' of workload arxiv; choose from rate, duration, requests, seed, max_total"),
+        ("arxiv:f=4", "unknown option 'f' of workload arxiv; choose from rate, duration, requests, seed, max_total"),
         ("arxiv:rate", "'rate' in 'arxiv:rate' must read key=value, as in name:key=value,key=value"),
-        ("arxiv:rate=1e9,duration=1e9", "workload arxiv:rate=1000000000,duration=1000000000,seed=0 asks for 1e+18 requests; at most 100,000,000 can be drawn"),
-        (f"arxiv:rate=1,requests={MAX_REQUESTS + 1}", "workload arxiv:rate=1,requests=100000001,seed=0 asks for 1e+08 requests; at most 100,000,000 can be drawn"),
+        (
+            "arxiv:rate=1e9,duration=1e9",
+            "workload arxiv:rate=1000000000,duration=1000000000,seed=0 asks for 1e+18 requests; "
+            "100,000,000 is the most",
+        ),
+        (
+            f"arxiv:rate=1,requests={MAX_REQUESTS + 1}",
+            "workload arxiv:rate=1,requests=100000001,seed=0 asks for 100,000,001 requests; 100,000,000 is the most",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_workloads(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_workload(text)
