@@ -18,7 +18,7 @@ Invariants, checked for any allocator by :func:`allocators.check_allocator`:
 1. Extents are inside the pool, disjoint, non-empty; they add up to ``held_slots``.
 2. ``free_slots + sum(held) == capacity``, always.
 3. ``largest_free_slots <= free_slots - tail_slots``.
-4. No room is a value (0), never an exception, and changes nothing.
+4. No room is a value (0), never an exception, and changes nothing; it stays so until something is released.
 5. Misuse (unknown id, double admit, double release) raises a :class:`MisuseError` that names the id.
 6. After every request is released the pool is as empty as it was when new.
 
@@ -107,8 +107,8 @@ class Allocator(Protocol):
         Raises MisuseError, before anything changes, when an id holds no memory.
         """
 
-    def release(self, request_id: int) -> None:
-        """Give back all memory of a request. Raises MisuseError when the id holds none."""
+    def release(self, request_id: int) -> int:
+        """Give back all memory of a request; returns its slots. Raises MisuseError when the id holds none."""
 
     def held_slots(self, request_id: int) -> int:
         """Slots held by a request. Raises MisuseError when the id holds none."""

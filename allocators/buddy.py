@@ -107,12 +107,13 @@ class Buddy(Reserving):
             self.held_slots(request_id)  # raises for an unknown one
         return 0
 
-    def release(self, request_id: int) -> None:
+    def release(self, request_id: int) -> int:
         block = self._blocks.pop(request_id, None)
         if block is None:
             raise holds_none(request_id)
         address, level = block
-        self.free_slots += self.min_block << level
+        held = self.min_block << level
+        self.free_slots += held
         # No arena needs to be looked up: carving goes from large to small, so the buddy of a whole arena below
         # the top level lies in smaller arenas, and those never hold a free block of its size.
         while level < self._top and self._is_free(address ^ (1 << level), level):
@@ -120,6 +121,7 @@ class Buddy(Reserving):
             address &= ~(1 << level)
             level += 1
         self._add(address, level)
+        return held
 
     def held_slots(self, request_id: int) -> int:
         return self.extents(request_id)[0].slots

@@ -41,6 +41,7 @@ class _Drive:
         self.call = "new"
         self.held: dict[int, tuple[int, int]] = {}  # request -> prompt and output tokens
         self.next_id = 0
+        self.refused: tuple[int, int] | None = None  # tokens of a request refused since the last release
         limit = getattr(self.allocator, "max_model_len", None)
         self.longest = self.allocator.capacity if limit is None else min(limit, self.allocator.capacity + 1)
         self.empty = self.state()
@@ -65,6 +66,7 @@ class _Drive:
             self.admit()
         elif kind == "grow":
             self.grow()
+            self.ask_again()
         else:
             self.release(self.pick())
 
@@ -86,6 +88,7 @@ class _Drive:
         if got == 0:
             self.expect(self.state() == before, "a refusal changed the state")
             self.expect(not (alone and could), "an empty pool refused what fits_empty says it can place")
+            self.refused = self.refused or (prompt, output)
             return
         self.next_id += 1
         self.held[request] = prompt, output
@@ -95,6 +98,13 @@ class _Drive:
         self.expect(got >= max(asked, prompt), f"{got} slots held, fewer than asked ({asked}) or written ({prompt})")
         if self.allocator.grow_slots == 0:
             self.expect(got >= prompt + output - 1, f"it never grows, and {got} slots cannot hold the whole request")
+
+    def ask_again(self) -> None:
+        if self.refused is not None and self.held:
+            prompt, output = self.refused
+            self.call = f"admit({self.next_id}, {prompt}, {output}) again, after {self.call}"
+            got = self.both(lambda allocator: allocator.admit(self.next_id, prompt, output))
+            self.expect(got == 0, "it had refused this request and nothing was released since")
 
     def grow(self) -> None:
         ids = [int(i) for i in self.rng.permutation(list(self.held))[: self.rng.integers(1, len(self.held) + 1)]]
@@ -117,8 +127,11 @@ class _Drive:
     def release(self, request: int) -> None:
         self.call = f"release({request})"
         before = self.state()
-        self.both(lambda allocator: allocator.release(request))
+        held = self.allocator.held_slots(request)
+        given = self.both(lambda allocator: allocator.release(request))
+        self.expect(given == held, f"release returned {given}, held_slots said {held}")
         del self.held[request], before[2][request]
+        self.refused = None
         self.expect(self.state()[2] == before[2], "release moved other requests' memory")
 
     def misuse(self) -> None:
@@ -149,11 +162,11 @@ class _Drive:
         self.call = "after the last release"
         self.expect(self.state() == self.empty, "not all of the pool came back")
 
-    def both(self, call: Callable[[Allocator], int | None]) -> int:
+    def both(self, call: Callable[[Allocator], int]) -> int:
         """The call on both allocators, which must answer alike."""
         first, second = call(self.allocator), call(self.twin)
         self.expect(first == second, f"the same calls gave {first} and {second}")
-        return int(first or 0)
+        return first
 
     def state(self) -> State:
         """Free, largest free and everyone's extents, after checking that they make sense together."""

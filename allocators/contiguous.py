@@ -59,7 +59,7 @@ class Contiguous(Reserving):
         if request_id in self._extents:
             raise holds_already(request_id)
         slots = self.asked_slots(prompt_tokens, output_tokens)
-        hole = self._find(slots)
+        hole = self._find(slots) if slots <= self.free_slots else None
         if hole is None:
             return 0
         start = self._hole_starts[hole]
@@ -78,7 +78,7 @@ class Contiguous(Reserving):
             self.held_slots(request_id)  # raises for an unknown one
         return 0
 
-    def release(self, request_id: int) -> None:
+    def release(self, request_id: int) -> int:
         extent = self._extents.pop(request_id, None)
         if extent is None:
             raise holds_none(request_id)
@@ -94,6 +94,7 @@ class Contiguous(Reserving):
         else:
             starts.insert(above, start)
             sizes.insert(above, slots)
+        return extent.slots
 
     def held_slots(self, request_id: int) -> int:
         return self.extents(request_id)[0].slots

@@ -98,25 +98,29 @@ class Paged:
             table.append(free.pop())
         return len(tables)
 
-    def release(self, request_id: int) -> None:
+    def release(self, request_id: int) -> int:
         table = self._tables.pop(request_id, None)
         if table is None:
             raise holds_none(request_id)
         self._free.extend(table)
+        return len(table) * self.block_size
 
     def held_slots(self, request_id: int) -> int:
-        return len(self.block_table(request_id)) * self.block_size
+        return len(self._table(request_id)) * self.block_size
 
     def extents(self, request_id: int) -> tuple[Extent, ...]:
         """One extent a block, in logical order; neighbours are not joined."""
-        return tuple(Extent(block * self.block_size, self.block_size) for block in self.block_table(request_id))
+        return tuple(Extent(block * self.block_size, self.block_size) for block in self._table(request_id))
 
     def block_table(self, request_id: int) -> tuple[int, ...]:
         """Physical block ids by logical block. Raises MisuseError when the id holds none."""
+        return tuple(self._table(request_id))
+
+    def _table(self, request_id: int) -> list[int]:
         table = self._tables.get(request_id)
         if table is None:
             raise holds_none(request_id)
-        return tuple(table)
+        return table
 
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)

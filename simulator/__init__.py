@@ -1,1 +1,36 @@
-"""Replay a request-length trace against an allocator and say where every slot of memory was."""
+"""Replay a request-length trace against an allocator and say where every slot of memory was.
+
+The names below are imported when they are first used: ``import simulator`` is quick, and reading a saved
+:class:`Run` needs neither SimPy nor matplotlib.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simulator import plots
+    from simulator.cost import StepCost
+    from simulator.replay import simulate
+    from simulator.run import Run
+    from simulator.settings import Settings
+    from simulator.trace import Trace
+
+_HOMES = {
+    "Run": "simulator.run",
+    "Settings": "simulator.settings",
+    "StepCost": "simulator.cost",
+    "Trace": "simulator.trace",
+    "simulate": "simulator.replay",
+}
+
+__all__ = ["Run", "Settings", "StepCost", "Trace", "plots", "simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plots":
+        return import_module("simulator.plots")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,207 @@
+"""``simulate``: a trace, an allocator and a server's settings in; a :class:`~simulator.run.Run` out."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from itertools import accumulate, pairwise
+from typing import TypedDict, Unpack
+
+import numpy as np
+import pandas as pd
+from tqdm.auto import tqdm
+
+from allocators.base import Allocator, InputError, whole
+from simulator.cost import StepCost
+from simulator.engine import Served, Server, serve
+from simulator.ledger import CATEGORIES, INTEGRALS, Ledger
+from simulator.run import Run, Source
+from simulator.settings import Settings
+from simulator.trace import Trace
+
+STATUS = ("finished", "running", "waiting", "not_arrived", "too_long", "never_fits")
+"""What can have become of a request when the run stopped."""
+
+_PROGRESS_AFTER_S = 2.0
+
+
+class SettingsFields(TypedDict, total=False):
+    """The fields of :class:`~simulator.settings.Settings`, as keywords."""
+
+    cost: StepCost
+    max_model_len: int | None
+    max_batch: int | None
+    max_batch_tokens: int | None
+    too_long: str
+    preemption: str
+    swap_slots: int
+    window_s: tuple[float | str, float | str] | None
+
+
+def simulate(
+    trace: Trace,
+    allocator: Allocator,
+    *,
+    timeline_bins: int = 1000,
+    layout_times_s: Iterable[float] = (),
+    progress: bool = False,
+    **settings: Unpack[SettingsFields],
+) -> Run:
+    """Replay a trace against an allocator whose pool is empty, exactly as ``semantics.md`` says.
+
+    ``settings`` are the fields of :class:`~simulator.settings.Settings`: cost, max_model_len, max_batch, ...;
+    ``max_model_len`` is the allocator's when it has one and none is given. ``timeline_bins``: rows of
+    ``run.timeline``, 0 for none. ``layout_times_s``: when to keep a memory map, in seconds from the first arrival.
+    ``progress``: a bar on standard error when it takes longer than two seconds.
+
+    Raises InputError for settings that are not allowed or do not go together.
+    """
+    chosen = _settings(allocator, settings)
+    bins = whole("timeline_bins", timeline_bins, at_least=0)
+    if allocator.free_slots != allocator.capacity:
+        raise InputError(f"{allocator.spec} already holds memory: make a new one for each run")
+    arrivals_ps = [time_ns * 1000 for time_ns in trace.arrival_ns.tolist()]
+    prompts, outputs = trace.prompt_tokens.tolist(), trace.output_tokens.tolist()
+    status = _reject(prompts, outputs, allocator, chosen)
+    rows = [row for row, rejected in enumerate(status) if not rejected]
+
+    ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token)
+    with tqdm(total=len(rows), desc=allocator.spec, unit="req", delay=_PROGRESS_AFTER_S, disable=not progress) as bar:
+        server = Server(
+            *(allocator, chosen, ledger, arrivals_ps, prompts, outputs, rows),
+            sorted(round(Decimal(str(time_s)) * 10**12) for time_s in layout_times_s),
+            on_progress=lambda finished: bar.update(finished - bar.n),
+        )
+        served = serve(server)
+        bar.update(served.finished - bar.n)
+    if not served.running and allocator.free_slots != allocator.capacity:
+        raise AssertionError(f"{allocator.spec}: nothing runs any more, and {allocator.free_slots} slots are free")
+
+    status = _final_status(status, arrivals_ps, served)
+    start_ps, stop_ps = 0, served.end_ps
+    if chosen.window_ps is not None:
+        start_ps, stop_ps = min(chosen.window_ps[0], stop_ps), min(chosen.window_ps[1], stop_ps)
+    duration_ps = stop_ps - start_ps
+    count = max(min(bins, duration_ps), 1)
+    edges = [start_ps + duration_ps * k // count for k in range(count + 1)]
+    parts = ledger.integrate(edges)
+    preemptions = sum(served.preemptions.values())
+    counted = {"iterations": served.iterations, "peak_batch": served.peak_batch, "preemptions": preemptions}
+    counted |= {reason: status.count(reason) for reason in ("finished", "too_long", "never_fits")}
+    return Run(
+        trace=Source(trace.name, len(trace), trace.sha256),
+        allocator=allocator.spec,
+        capacity=allocator.capacity,
+        settings=chosen,
+        duration_ps=duration_ps,
+        integrals={name: sum(part[name] for part in parts) for name in INTEGRALS},
+        counts=counted,
+        timeline=_timeline(edges if bins and duration_ps else [], parts, _waits(arrivals_ps, status, served)),
+        requests=_requests(arrivals_ps, prompts, outputs, served, status),
+        layouts=tuple(served.layouts),
+    )
+
+
+def _settings(allocator: Allocator, given: SettingsFields) -> Settings:
+    """The settings, with the allocator's ``max_model_len`` where it has one; two different ones are an error."""
+    unknown = set(given) - set(SettingsFields.__annotations__)
+    if unknown:
+        allowed = ", ".join(SettingsFields.__annotations__)
+        raise InputError(f"unknown setting {sorted(unknown)[0]!r}; choose from {allowed}")
+    settings = Settings(**given)
+    own = getattr(allocator, "max_model_len", None)
+    if own is None or own == settings.max_model_len:
+        return settings
+    if settings.max_model_len is None:
+        return Settings(**(given | {"max_model_len": own}))
+    raise InputError(f"max_model_len(={settings.max_model_len}) must be the allocator's, which is {own}")
+
+
+def _reject(prompts: list[int], outputs: list[int], allocator: Allocator, settings: Settings) -> list[str]:
+    """Why each request is turned away on arrival, "" when it is not. Truncates ``outputs`` in place if so set."""
+    limit = settings.max_model_len
+    status = [""] * len(prompts)
+    for row, (prompt, output) in enumerate(zip(prompts, outputs, strict=True)):
+        if limit is not None and prompt + output > limit:
+            if settings.too_long == "reject" or prompt >= limit:
+                status[row] = "too_long"
+                continue
+            outputs[row] = output = limit - prompt
+        if not allocator.fits_empty(prompt, output):
+            status[row] = "never_fits"
+    return status
+
+
+def _final_status(rejected: list[str], arrivals_ps: list[int], served: Served) -> list[str]:
+    """What became of each row: rejected, or finished, running, waiting or not arrived when the run stopped."""
+    status = []
+    for row, reason in enumerate(rejected):
+        if served.stopped and arrivals_ps[row] > served.end_ps:
+            status.append("not_arrived")
+        elif reason:
+            status.append(reason)
+        elif served.finished_ps[row] is not None:
+            status.append("finished")
+        else:
+            status.append("running" if row in served.running else "waiting")
+    return status
+
+
+def _timeline(
+    edges_ps: Sequence[int], parts: Sequence[dict[str, int]], waits_ps: Sequence[tuple[int, int]]
+) -> pd.DataFrame:
+    """The timeline's bins, each divided by its own length."""
+    bins = list(pairwise(edges_ps))
+    columns = {"start_s": [low / 10**12 for low, _ in bins], "end_s": [high / 10**12 for _, high in bins]}
+    names = {**{category: category for category in CATEGORIES}, "running": "running"}
+    for column, name in names.items():
+        columns[column] = [part[name] / (high - low) for part, (low, high) in zip(parts, bins, strict=False)]
+    waiting = _overlaps(waits_ps, edges_ps)
+    columns["waiting"] = [time_ps / (high - low) for time_ps, (low, high) in zip(waiting, bins, strict=True)]
+    columns["largest_free"] = [part["largest"] / (high - low) for part, (low, high) in zip(parts, bins, strict=False)]
+    return pd.DataFrame(columns)
+
+
+def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> list[int]:
+    """For each bin, the time that the spans have in it, all together: exact, in picoseconds."""
+
+    def passed(times: list[int]) -> list[int]:
+        """Time from each of these instants to an edge, summed, for every edge."""
+        sums = [0, *accumulate(times)]
+        counts = [bisect_right(times, edge) for edge in edges_ps]
+        return [count * edge - sums[count] for count, edge in zip(counts, edges_ps, strict=True)]
+
+    begun, ended = (passed(sorted(span[side] for span in spans_ps)) for side in (0, 1))
+    up_to = [high - low for high, low in zip(begun, ended, strict=True)]
+    return [high - low for low, high in pairwise(up_to)]
+
+
+def _waits(arrivals_ps: list[int], status: list[str], served: Served) -> list[tuple[int, int]]:
+    """Every stretch of time that a request spent in the queue: from its arrival, and from each preemption."""
+    waits = list(served.requeued_ps)
+    for row, arrival_ps in enumerate(arrivals_ps):
+        if status[row] in ("finished", "running", "waiting"):
+            admitted_ps = served.admitted_ps[row]
+            waits.append((arrival_ps, served.end_ps if admitted_ps is None else admitted_ps))
+    return waits
+
+
+def _requests(
+    arrivals_ps: list[int], prompts: list[int], outputs: list[int], served: Served, status: list[str]
+) -> pd.DataFrame:
+    preemptions = np.zeros(len(status), np.int64)
+    preemptions[list(served.preemptions)] = list(served.preemptions.values())
+    return pd.DataFrame(
+        {
+            "arrival_s": _seconds(arrivals_ps),
+            "prompt_tokens": prompts,
+            "output_tokens": outputs,
+            "admitted_s": _seconds(served.admitted_ps),
+            "finished_s": _seconds(served.finished_ps),
+            "preemptions": preemptions,
+            "status": pd.Categorical(status, STATUS),
+        }
+    )
+
+
+def _seconds(times_ps: Sequence[int | None]) -> list[float]:
+    return [float("nan") if time_ps is None else time_ps / 10**12 for time_ps in times_ps]

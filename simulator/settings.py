@@ -1,0 +1,84 @@
+"""The server that is simulated: how it batches, what an iteration costs, what part of the run is measured."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from allocators.base import InputError, one_of, whole
+from simulator.cost import StepCost
+
+TOO_LONG = ("reject", "truncate")
+PREEMPTION = ("recompute", "swap")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a run depends on besides its trace and its allocator. Raises InputError for what is not allowed."""
+
+    cost: StepCost = field(default_factory=StepCost)
+    """What an iteration costs."""
+    max_model_len: int | None = None
+    """Longest prompt + output, in tokens; None: no limit."""
+    max_batch: int | None = None
+    """Most requests running; None: no limit."""
+    max_batch_tokens: int | None = None
+    """Most new tokens in one iteration; None: no limit."""
+    too_long: str = "reject"
+    """What becomes of a request beyond max_model_len: ``reject``, or ``truncate`` its output."""
+    preemption: str = "recompute"
+    """How a preempted request comes back: ``recompute`` its token states, or ``swap`` them to the host and back."""
+    swap_slots: int = 0
+    """Room on the host for swapped token states, in slots; when it is full, preemption recomputes."""
+    window_s: tuple[float | str, float | str] | None = None
+    """START and END in seconds: the run stops after the iteration that reaches END, shares are those in between."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_model_len", "max_batch", "max_batch_tokens"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, whole(name, value))
+        object.__setattr__(self, "swap_slots", whole("swap_slots", self.swap_slots, at_least=0))
+        one_of("too_long", self.too_long, TOO_LONG)
+        one_of("preemption", self.preemption, PREEMPTION)
+        if self.too_long == "truncate" and self.max_model_len is None:
+            raise InputError("max_model_len(=None) must be given with too_long=truncate")
+        if self.window_s is not None:
+            start, end = self._window()
+            if not 0 <= start < end:
+                raise InputError(
+                    f"window(={self.window_s[0]} {self.window_s[1]}) must be START END with 0 <= START < END"
+                )
+
+    @property
+    def window_ps(self) -> tuple[int, int] | None:
+        """The window in whole picoseconds, halves to even."""
+        return None if self.window_s is None else self._window()
+
+    def _window(self) -> tuple[int, int]:
+        assert self.window_s is not None
+        try:
+            start, end = (round(Decimal(str(edge)) * 10**12) for edge in self.window_s)
+        except (InvalidOperation, ValueError, OverflowError, TypeError):
+            raise InputError(f"window(={self.window_s!r}) must be two numbers of seconds, START END") from None
+        return start, end
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as JSON holds them; the cost as text with units."""
+        window = None if self.window_s is None else [float(edge) for edge in self.window_s]
+        return {
+            "cost": self.cost.to_text(),
+            "max_model_len": self.max_model_len,
+            "max_batch": self.max_batch,
+            "max_batch_tokens": self.max_batch_tokens,
+            "too_long": self.too_long,
+            "preemption": self.preemption,
+            "swap_slots": self.swap_slots,
+            "window_s": window,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Settings":
+        """The settings that :meth:`to_dict` wrote."""
+        window = values["window_s"]
+        rest = {name: value for name, value in values.items() if name not in ("cost", "window_s")}
+        return cls(cost=StepCost.parse(values["cost"]), window_s=None if window is None else tuple(window), **rest)

@@ -1,0 +1,208 @@
+"""StepCost: exact picoseconds in, exact durations out, and one line for what is wrong."""
+
+import dataclasses
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocators.base import InputError
+from simulator.cost import (
+    MOST_BASE_PS,
+    MOST_ITEM_PS,
+    StepCost,
+    format_time_ps,
+    parse_bytes,
+    parse_time_ps,
+)
+from simulator.models import Gpu, Model
+
+UNITS_PS = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
+KEYS = "base, prefill_token, sequence, kv_token, swapped_token"
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ps"),
+    [
+        ("25ms", 25_000_000_000),
+        ("100us", 100_000_000),
+        ("100µs", 100_000_000),
+        ("1.5ns", 1500),
+        ("2e-3s", 2_000_000_000),
+        (".5us", 500_000),
+        (" 1. ps ", 1),
+        ("1000s", MOST_BASE_PS),
+        ("0", 0),
+        ("0.000", 0),
+        ("0s", 0),
+        (7, 7),
+    ],
+)
+def test_a_time_is_read_exactly(text: str | int, time_ps: int) -> None:
+    assert parse_time_ps("base", text) == time_ps
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "ms", "1", "-1ms", "+1ms", "0.5ps", "nan", "inf", "infs", "1_0ms", "１ms", "1MS", "1min", "1e3", "1 m s"]
+    + ["1000.000000000001s", "1e999s", "1e9999999999s", "9" * 6000 + "s", -1, MOST_BASE_PS + 1, True, 1.0, None],
+)
+def test_what_is_no_time_is_told_in_one_line(value: object) -> None:
+    with pytest.raises(InputError) as told:
+        parse_time_ps("base", value)  # type: ignore[arg-type]
+    assert str(told.value) == (
+        f"base(={value!r}) must be whole picoseconds from 0 to 1000s: "
+        "0, or a decimal and one of ps, ns, us, ms, s, such as 25ms or 1.5ns"
+    )
+
+
+@given(st.integers(0, MOST_BASE_PS))
+def test_a_written_time_is_read_back(time_ps: int) -> None:
+    text = format_time_ps(time_ps)
+    assert parse_time_ps("base", text) == time_ps
+    larger = {"ps": "ns", "ns": "us", "us": "ms", "ms": "s"}
+    unit = text.lstrip("0123456789")
+    assert unit not in larger or time_ps % UNITS_PS[larger[unit]]
+
+
+@given(st.decimals(0, 1000, places=14), st.sampled_from(list(UNITS_PS)))
+def test_a_decimal_is_exact_or_refused(number: Decimal, unit: str) -> None:
+    exact = Fraction(number) * UNITS_PS[unit]
+    if exact.denominator == 1:
+        assert parse_time_ps("base", f"{number}{unit}") == exact
+    else:
+        with pytest.raises(InputError, match="whole picoseconds"):
+            parse_time_ps("base", f"{number}{unit}")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("12GiB", 12 * 2**30),
+        ("12 gib", 12 * 2**30),
+        ("40GB", 40 * 10**9),
+        ("1.5KiB", 1536),
+        ("0.001KB", 1),
+        ("1e3B", 1000),
+        ("1PiB", 2**50),
+        ("7MB", 7_000_000),
+        (2**60, 2**60),
+    ],
+)
+def test_bytes_are_read_exactly(text: str | int, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "12", "12G", "0B", "0.5B", "1.0001KiB", "-1GB", "1e999TB", 2**60 + 1])
+def test_what_is_no_size_is_told_in_one_line(text: str | int) -> None:
+    with pytest.raises(InputError) as told:
+        parse_bytes(text, "swap")
+    assert str(told.value).startswith(f"swap(={text!r}) must be whole bytes from 1B to 1024PiB: ")
+    assert "\n" not in str(told.value)
+
+
+def test_a_size_of_another_type_is_refused() -> None:
+    with pytest.raises(InputError, match=r"memory\(=1.5\) must be a whole number >= 1"):
+        parse_bytes(1.5)  # type: ignore[arg-type]
+
+
+def test_the_defaults_are_those_of_figure_2() -> None:
+    cost = StepCost()
+    assert cost == StepCost(base="25ms", prefill_token="0.1ms", sequence="0.2ms", kv_token="0", swapped_token="0")
+    assert dataclasses.astuple(cost) == (25 * 10**9, 10**8, 2 * 10**8, 0, 0)
+    assert str(cost) == "base=25ms,prefill_token=100us,sequence=200us,kv_token=0,swapped_token=0"
+
+
+def test_a_cost_is_a_value() -> None:
+    cost = StepCost(kv_token="3ns")
+    assert pickle.loads(pickle.dumps(cost)) == cost
+    assert dataclasses.replace(cost, base=10**12) == StepCost(base="1s", kv_token=3000)
+    assert len({cost, StepCost(kv_token=3000)}) == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        cost.base = 0  # type: ignore[misc]
+
+
+def test_each_cost_names_itself_when_out_of_range() -> None:
+    with pytest.raises(InputError, match=r"^cost prefill_token\(='1.1s'\) must be whole picoseconds from 0 to 1s:"):
+        StepCost(prefill_token="1.1s")
+    with pytest.raises(InputError, match=r"^cost base\(='1001s'\) must be whole picoseconds from 0 to 1000s:"):
+        StepCost(base="1001s")
+
+
+def test_an_iteration_at_the_bounds_stays_below_two_to_the_62() -> None:
+    million = 10**6
+    most = StepCost(MOST_BASE_PS, MOST_ITEM_PS, MOST_ITEM_PS, MOST_ITEM_PS, MOST_ITEM_PS)
+    assert most.duration_ps(million, million, million) < 2**62
+    assert most.duration_ps(0, million, million, million) < 2**62
+
+
+@given(st.tuples(*[st.integers(0, MOST_ITEM_PS)] * 5))
+def test_the_text_of_a_cost_is_read_back(coefficients: tuple[int, int, int, int, int]) -> None:
+    cost = StepCost(*coefficients)
+    assert StepCost.parse(cost.to_text()) == cost
+
+
+def test_a_parsed_cost_keeps_the_defaults_of_what_is_left_out() -> None:
+    assert StepCost.parse(" base = 1ms , kv_token=1ns") == StepCost(base="1ms", kv_token="1ns")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("base", f"cost 'base' must be KEY=TIME, such as base=25ms, with a key of {KEYS}"),
+        ("", f"cost '' must be KEY=TIME, such as base=25ms, with a key of {KEYS}"),
+        ("base=1ms,", f"cost '' must be KEY=TIME, such as base=25ms, with a key of {KEYS}"),
+        ("bas=1ms", f"unknown cost 'bas'; choose from {KEYS}"),
+        ("base=1ms,base=2ms", "cost 'base' is given twice; once is allowed"),
+    ],
+)
+def test_a_cost_that_cannot_be_read_is_told_in_one_line(text: str, line: str) -> None:
+    with pytest.raises(InputError) as told:
+        StepCost.parse(text)
+    assert str(told.value) == line
+
+
+def test_a_wrong_value_in_a_text_names_its_key() -> None:
+    with pytest.raises(InputError, match=r"^cost sequence\(='1=2ms'\)"):
+        StepCost.parse("sequence=1=2ms")
+
+
+def test_a_duration_is_the_sum_of_its_parts() -> None:
+    cost = StepCost(base=1_000_000, prefill_token=10_000, sequence=1000, kv_token=10, swapped_token=1)
+    assert cost.duration_ps(2, 3, 4) == 1_023_040
+    assert cost.duration_ps(prefill_tokens=0, sequences=3, kv_tokens=4, swapped_tokens=5) == 1_003_045
+
+
+def test_the_cost_of_hardware_is_the_formula_in_round_numbers() -> None:
+    model = Model("tiny", layers=1, kv_heads=1, head_dim=5, bytes_per_element=2, parameters=1000)
+    gpu = Gpu("slow", 10**9, bandwidth_bytes_per_s=10**6, flops_per_s=10**9, host_link_bytes_per_s=10**5)
+    assert StepCost.from_hardware(model, gpu) == StepCost(
+        base="2ms",  # 2000 bytes at 1 MB/s
+        prefill_token="2us",  # 2000 operations at 1 GFLOP/s
+        sequence="2us",
+        kv_token="20us",  # 20 bytes a slot at 1 MB/s
+        swapped_token="200us",  # and at 100 kB/s
+    )
+
+
+def test_the_cost_of_hardware_is_rounded_halves_to_even() -> None:
+    model = Model("one", layers=1, kv_heads=1, head_dim=1, bytes_per_element=1, parameters=1)
+    assert StepCost.from_hardware(model, Gpu("g", 1, 2 * 10**12, 10**12, 3 * 10**12)) == StepCost(0, 2, 2, 1, 1)
+
+
+@pytest.mark.parametrize("gpu", ["a100-40gb", "A100-80GB", "H100", "h200"])
+def test_hardware_bounds_figure_2_from_below(gpu: str) -> None:
+    measured, bound = StepCost(), StepCost.from_hardware("opt-13b", gpu)
+    assert 0 < bound.base < measured.base
+    assert 0 < bound.prefill_token == bound.sequence < measured.prefill_token
+    assert 0 < bound.kv_token < bound.swapped_token
+
+
+def test_hardware_that_cannot_be_priced() -> None:
+    with pytest.raises(InputError, match="unknown GPU 'B9'; choose from A100-40GB, A100-80GB, H100, H200"):
+        StepCost.from_hardware("OPT-13B", "B9")
+    with pytest.raises(InputError, match="the number of parameters of model 'm' is not known; give Model"):
+        StepCost.from_hardware(Model("m", 1, 1, 1), "H100")

@@ -1,0 +1,393 @@
+"""Trace files as they are found, and as they are broken: what comes out, or the one line that says what is wrong."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from allocators import InputError
+from simulator import files
+from simulator.formats import FORMATS, read_file
+from simulator.trace import Trace
+
+NEUTRAL = "arrival_s,prompt_tokens,output_tokens\n"
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+Rows = list[tuple[int, int, int]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("traces")
+
+
+def read(folder: Path, content: str | bytes, strict: bool = False, format: str | None = None) -> Trace:
+    path = folder / "sample"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Trace.read(path, strict, format)
+
+
+def rows(trace: Trace) -> Rows:
+    columns = (trace.arrival_ns, trace.prompt_tokens, trace.output_tokens)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def complaint(folder: Path, content: str | bytes, strict: bool = False, format: str | None = None) -> str:
+    """The error, without the file's name at its front."""
+    with pytest.raises(InputError) as caught:
+        read(folder, content, strict, format)
+    front = f"trace file '{folder / 'sample'}': "
+    assert str(caught.value).startswith(front)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).removeprefix(front)
+
+
+def dropped(trace: Trace) -> dict[str, int]:
+    assert trace.report is not None
+    return dict(trace.report.dropped)
+
+
+# Samples: a file, and exactly the trace that must come out.
+
+SAMPLES: dict[str, tuple[str | bytes, str, Rows]] = {
+    "neutral": (NEUTRAL + "10.5,3,4\n11.25,5,6\n", "neutral", [(0, 3, 4), (750_000_000, 5, 6)]),
+    "other order, more columns": (
+        "note,output_tokens,arrival_s,prompt_tokens\nx,4,0,3\n,6,1,5\n",
+        "neutral",
+        [(0, 3, 4), (10**9, 5, 6)],
+    ),
+    "blanks around": (" arrival_s , prompt_tokens,output_tokens\n 0 , 3, 4\n", "neutral", [(0, 3, 4)]),
+    "quoted": (
+        '"arrival_s","prompt_tokens","output_tokens"\r\n"0","3","4"\r\n"1","5","6"',
+        "neutral",
+        [(0, 3, 4), (10**9, 5, 6)],
+    ),
+    "byte-order mark, CRLF, blank lines, no final newline": (
+        b"\xef\xbb\xbf\r\n" + NEUTRAL.replace("\n", "\r\n").encode() + b"\r\n0,3,4\r\n\r\n  \r\n1,5,6",
+        "neutral",
+        [(0, 3, 4), (10**9, 5, 6)],
+    ),
+    "a Mac's line ends": ((NEUTRAL + "0,3,4\n1,5,6\n").replace("\n", "\r"), "neutral", [(0, 3, 4), (10**9, 5, 6)]),
+    "out of order": (
+        NEUTRAL + "2,1,1\n0,2,2\n2,3,3\n1,4,4\n",
+        "neutral",
+        [(0, 2, 2), (10**9, 4, 4), (2 * 10**9, 1, 1), (2 * 10**9, 3, 3)],
+    ),
+    "duplicates stay": (NEUTRAL + "0,3,4\n0,3,4\n", "neutral", [(0, 3, 4), (0, 3, 4)]),
+    "azure 2023": (
+        AZURE.strip() + "\r\n2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,8",
+        "azure",
+        [(0, 4808, 10), (52_000_000, 3180, 8)],
+    ),
+    "azure 2024": (
+        AZURE
+        + "2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 00:00:01+00:00,7,8\n2024-05-10 01:00:01+01:00,9,9\n",
+        "azure",
+        [(0, 2162, 5), (990_070_000, 7, 8), (990_070_000, 9, 9)],
+    ),
+    "azure 2025": (
+        "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n2024-10-15T12:00:00.269Z,0,770,491\n",
+        "azure",
+        [(0, 770, 491)],
+    ),
+    "mooncake": (
+        '{"timestamp": 27000, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]}\n\n'
+        '{"timestamp": 30001, "input_length": 7, "output_length": 8, "hash_ids": []}\n\n',
+        "mooncake",
+        [(0, 6758, 500), (3_001_000_000, 7, 8)],
+    ),
+}
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("strict", [False, True])
+def test_samples(folder: Path, sample: str, packed: bool, strict: bool) -> None:
+    content, format, expected = SAMPLES[sample]
+    raw = content.encode() if isinstance(content, str) else content
+    trace = read(folder, gzip.compress(raw) if packed else raw, strict)
+    assert rows(trace) == expected
+    assert trace.report is not None
+    assert trace.report.format == format
+    assert (trace.report.rows, trace.report.kept, dropped(trace)) == (len(expected), len(expected), {})
+    assert trace.name == "sample"
+
+
+def test_out_of_order_rows_are_counted(folder: Path) -> None:
+    trace = read(folder, SAMPLES["out of order"][0])
+    assert trace.report is not None
+    assert trace.report.out_of_order == 2
+    assert str(trace.report) == "neutral: 4 rows read, 4 kept; 2 out of order, sorted"
+
+
+def test_session_and_block_hashes(folder: Path) -> None:
+    text = (
+        "session,block_hashes,arrival_s,prompt_tokens,output_tokens\n"
+        '"a ""b"", c\nd","[18446744073709551615, 0]",5,3,4\n,,4,5,6\n'
+    )
+    trace = read(folder, text, strict=True)
+    assert rows(trace) == [(0, 5, 6), (10**9, 3, 4)]
+    assert trace.session is not None
+    assert trace.block_hashes is not None
+    assert trace.session.tolist() == ["", 'a "b", c\nd']
+    assert trace.block_hashes.tolist() == [(), (2**64 - 1, 0)]
+
+
+def test_mooncake_block_hashes(folder: Path) -> None:
+    trace = read(folder, SAMPLES["mooncake"][0])
+    assert trace.block_hashes is not None
+    assert trace.block_hashes.tolist() == [(0, 1), ()]
+    assert trace.session is None
+
+
+def test_nothing_in_a_column_is_no_column(folder: Path) -> None:
+    trace = read(folder, "arrival_s,prompt_tokens,output_tokens,session,block_hashes\n0,1,1,,\n")
+    assert trace.session is None
+    assert trace.block_hashes is None
+
+
+# Rows that cannot be used.
+
+
+def test_rows_are_dropped_and_counted_by_reason(folder: Path) -> None:
+    bad = ["nan,1,1", "inf,1,1", ",1,1", "-1,1,1", "x,1,1", "1e30,1,1", "0,0,1", "0,-2,1", "0,1.5,1", "0,,1"]
+    bad += ["0,1,0", "0,1,0.25", "0,1,", "0,1,many", "0,1,1e12", "1,1", "1,1,1,1", ",,"]
+    trace = read(folder, NEUTRAL + "0,5,446.0\n" + "\n".join(bad) + "\n1,6,7\n")
+    assert rows(trace) == [(0, 5, 446), (10**9, 6, 7)]
+    assert dropped(trace) == {
+        "time missing or not finite": 4,
+        "time negative": 1,
+        "time unreadable": 1,
+        "time out of range": 1,
+        "prompt below 1": 2,
+        "prompt fractional": 1,
+        "prompt missing or not finite": 1,
+        "output below 1": 1,
+        "output fractional": 1,
+        "output missing or not finite": 1,
+        "output unreadable": 1,
+        "output out of range": 1,
+        "not the header's 3 fields": 2,
+    }
+    assert trace.report is not None
+    assert (trace.report.rows, trace.report.kept) == (20, 2)
+    assert str(trace.report).startswith("neutral: 20 rows read, 2 kept; dropped: ")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("-1,1,1", "arrival_s(='-1') is negative; it must be 0 to 9,000,000,000 s"),
+        ("1,0,1", "prompt_tokens(='0') is below 1; it must be a whole number from 1 to 1,000,000,000"),
+        ("1,1,2.5", "output_tokens(='2.5') is fractional; it must be a whole number from 1 to 1,000,000,000"),
+        ("1,1", "not the header's 3 fields"),
+    ],
+)
+def test_strict_names_the_row(folder: Path, row: str, message: str) -> None:
+    text = NEUTRAL + f"0,1,1\n\n0,1,1\n{row}\n-5,0,0\n"
+    assert complaint(folder, text, strict=True) == f"row 3 (line 5): {message}"
+
+
+def test_strict_counts_lines_through_quoted_fields(folder: Path) -> None:
+    text = 'session,arrival_s,prompt_tokens,output_tokens\n"a\n\nb",0,1,1\nc,0,1,0\n'
+    assert complaint(folder, text, strict=True).startswith("row 2 (line 5): output_tokens(='0') is below 1")
+
+
+def test_strict_on_dates_hashes_and_json(folder: Path) -> None:
+    assert complaint(folder, AZURE + "2023-11-16,1,1\n", strict=True) == (
+        "row 1 (line 2): TIMESTAMP(='2023-11-16') is unreadable; "
+        "it must be a date such as 2023-11-16 18:17:03.97, 1970 to 2255"
+    )
+    good = '{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
+    assert complaint(folder, good + '\n{"timestamp": 0, "inp', strict=True) == "row 2 (line 3): not a JSON object"
+    assert complaint(folder, good + good.replace("}", ', "hash_ids": [-1]}'), strict=True) == (
+        "row 2 (line 2): hash_ids(='[-1]') is unreadable; it must be whole numbers from 0 to 2^64 - 1, as in [0, 1, 2]"
+    )
+
+
+def test_broken_json_rows_are_dropped(folder: Path) -> None:
+    good = '{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
+    deep = "[" * 100_000
+    odd = ["[1]", "7", "nonsense", '{"timestamp": 1}', '{"timestamp": NaN, "input_length": 1}', deep]
+    odd += ['{"timestamp": ' + "9" * 5000 + "}", '{"timestamp": true, "input_length": {}, "output_length": null}']
+    trace = read(folder, good + "\n".join(odd))
+    assert rows(trace) == [(0, 1, 1)]
+    assert dropped(trace) == {
+        "not a JSON object": 5,
+        "prompt missing or not finite": 1,
+        "time missing or not finite": 1,
+        "time unreadable": 1,
+    }
+
+
+def test_no_usable_row(folder: Path) -> None:
+    assert complaint(folder, NEUTRAL) == "has no rows"
+    assert complaint(folder, NEUTRAL + "0,1,0\n0,0,1\n0,1,0\n") == (
+        "has no usable row among 3: output below 1 (2), prompt below 1 (1)"
+    )
+
+
+def test_mixed_time_zones(folder: Path) -> None:
+    text = AZURE + "2024-05-10 00:00:00,1,1\n2024-05-10 00:00:01Z,1,0\n2024-05-10 00:00:02Z,1,1\n"
+    assert complaint(folder, text) == "mixes times with a UTC offset (row 3 (line 4)) and without (row 1 (line 2))"
+
+
+# Files that cannot be used.
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b" \r\n\n", "is empty"),
+        (b"\xef\xbb\xbf", "is empty"),
+        (gzip.compress(b""), "is empty"),
+        (gzip.compress(NEUTRAL.encode())[:30], "is a gzip file that ends too early: fetch it again"),
+        (b"\x1f\x8b", "is a gzip file that ends too early: fetch it again"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "is a Git-LFS pointer, not the data"),
+        (b"\n <!DOCTYPE html>\n<html></html>", "is a web page, not a trace: the download went wrong"),
+        (NEUTRAL.encode("utf-16"), "is UTF-16 text: save it as UTF-8"),
+        (NEUTRAL.encode("utf-16-le"), "is UTF-16 text: save it as UTF-8"),
+        (NEUTRAL.encode("utf-16-be"), "is UTF-16 text: save it as UTF-8"),
+        (b"\x7fELF\x02\x01\0\0\x05 and more", "is binary: it holds NUL bytes"),
+        (b"PK\x03\x04....", "is a zip archive: unpack it first"),
+        (b"PAR1....", "is a Parquet file: convert it to CSV first"),
+        ("caf\u00e9,b\n".encode("latin-1"), "is not UTF-8 text: byte 0xe9 in line 1"),
+        ((NEUTRAL + "0,1,é\n").encode("latin-1"), "is not UTF-8 text: byte 0xe9 in line 2"),
+        (
+            "arrival_s,prompt_tokens,output\n0,1,1\n",
+            "lacks the column output_tokens; found 'arrival_s, prompt_tokens, output' (taken for the format neutral)",
+        ),
+        (
+            "TIMESTAMP,Tokens\n",
+            "lacks the columns ContextTokens, GeneratedTokens; found 'TIMESTAMP, Tokens' (taken for",
+        ),
+        (
+            '{"timestamp": 1, "input_length": 5}\n',
+            "lacks the column output_length; found 'timestamp, input_length' (taken",
+        ),
+        (
+            "0.5,10,20\n0.6,10,20\n",
+            "is in none of the known formats: it begins with '0.5,10,20'; known are neutral (arrival_s,prompt_tokens,"
+            "output_tokens); azure (TIMESTAMP,ContextTokens,GeneratedTokens); mooncake (timestamp,",
+        ),
+        ('[{"conversations": []}]', "is in none of the known formats: it begins with '[{\"conv"),
+        ('{"timestamp": 1,\n "input_length": 5}\n', "line 1 is not a JSON object: '{\"timestamp\": 1,'"),
+        (
+            '{"timestamp": "82", "input_length": 5, "output_length": 1, "hash_ids": {}}\n',
+            "is in none of the known formats",
+        ),
+        (
+            '{"chat_id": 1, "timestamp": 82, "input_length": 5, "output_length": 1, "hash_ids": []}\n',
+            "is in none of the known formats",
+        ),
+        (
+            "arrival_s,prompt_tokens,output_tokens,prompt_tokens\n0,1,1,1\n",
+            "has the column prompt_tokens more than once",
+        ),
+        (NEUTRAL + '0,1,1\n0,"1,1\n', 'line 3: a quote (") that does not enclose a field; inside one it is written'),
+        (NEUTRAL + '0,1,1\n0,1",1"\n', 'line 3: a quote (") that does not enclose a field'),
+        (NEUTRAL + '0,1,1\n0,"1"x,1\n', 'line 3: a quote (") that does not enclose a field'),
+    ],
+)
+def test_unusable_files(folder: Path, content: str | bytes, message: str) -> None:
+    assert complaint(folder, content).startswith(message)
+
+
+def test_a_gzip_with_a_wrong_byte(folder: Path) -> None:
+    packed = bytearray(gzip.compress(NEUTRAL.encode() * 50))
+    packed[-6] ^= 255
+    assert complaint(folder, bytes(packed)).startswith("is a damaged gzip file (CRC check failed")
+    assert complaint(folder, b"\x1f\x8b\x07 and more").startswith("is a damaged gzip file")
+    assert complaint(folder, bytes(packed[:10]) + b"\xff" * 20).startswith("is a damaged gzip file")
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    for path, reason in (
+        (tmp_path / "none.csv", "there is no such file"),
+        (tmp_path, "is a directory, not a file"),
+        (tmp_path / ("x" * 300), "cannot be read: File name too long"),
+        (tmp_path / "none.csv" / "below", "there is no such file"),
+        (Path("a\0b"), "cannot be read: embedded null byte"),
+    ):
+        with pytest.raises(InputError) as caught:
+            read_file(path)
+        assert str(caught.value).startswith("trace file '")
+        assert str(caught.value).endswith(f"': {reason}")
+
+
+def test_a_named_format(folder: Path) -> None:
+    ragpulse = '{"timestamp": "82", "input_length": 5, "output_length": 1}\n'
+    assert rows(read(folder, ragpulse, format="mooncake")) == [(0, 5, 1)]
+    assert complaint(folder, NEUTRAL, format="azure").startswith(
+        "lacks the columns TIMESTAMP, ContextTokens, Generated"
+    )
+    assert complaint(folder, NEUTRAL, format="mooncake").startswith(
+        "is not in the format mooncake: it begins with 'arr"
+    )
+    with pytest.raises(InputError, match=r"format\(='exe'\) must be one of neutral, azure, mooncake"):
+        read(folder, NEUTRAL, format="exe")
+
+
+# Properties.
+
+
+@given(st.binary() | st.text().map(str.encode), st.sampled_from(["", NEUTRAL, AZURE, "{", '{"timestamp":0,']))
+@example(b'0,1,"', NEUTRAL)
+@example(b'"' * 7, NEUTRAL)
+@example(b'"\n"\n,"",""",', NEUTRAL)
+@example(b'"input_length": 1, "output_length": 1}\n\xed\xa0\x80', '{"timestamp":0,')
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_any_bytes_are_a_trace_or_one_line(folder: Path, content: bytes, front: str) -> None:
+    for raw in (front.encode() + content, gzip.compress(front.encode() + content)[: -len(content) % 9 + 40]):
+        (folder / "any").write_bytes(raw)
+        for strict in (False, True):
+            try:
+                trace = Trace.read(folder / "any", strict)
+            except InputError as error:
+                assert str(error).startswith(f"trace file '{folder / 'any'}': ")
+                assert len(str(error).splitlines()) == 1
+            else:
+                assert len(trace) > 0
+
+
+FIELD = st.sampled_from(["0", "1.5", "7", "-1", "", "x", "nan", '"3"', '"4\n"', '"a,b"', " 2 "])
+LINES = st.lists(st.lists(FIELD, min_size=1, max_size=4).map(",".join)).map("\n".join)
+
+
+@given(LINES, st.integers(1, 20), st.sampled_from(["\n", "\r\n"]))
+def test_how_a_text_is_cut_makes_no_difference(folder: Path, text: str, size: int, end: str) -> None:
+    def outcome() -> object:
+        try:
+            trace = read(folder, (NEUTRAL + text).replace("\n", end))
+        except InputError as error:
+            return str(error)
+        return rows(trace), trace.report
+
+    expected = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CHUNK_BYTES", size)
+        assert outcome() == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**7), st.integers(-1, 9), st.integers(-1, 9)), min_size=1), st.integers(1, 5)
+)
+def test_json_lines_and_csv_say_the_same(folder: Path, sample: Rows, size: int) -> None:
+    lines = [json.dumps({"timestamp": t, "input_length": p, "output_length": g}) for t, p, g in sample]
+    usable = sorted((row for row in sample if min(row[1:]) >= 1), key=lambda row: row[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CHUNK_LINES", size)
+        if not usable:
+            assert complaint(folder, "\n".join(lines)).startswith("has no usable row")
+            return
+        trace = read(folder, "\n".join(lines))
+    assert rows(trace) == [((t - usable[0][0]) * 10**6, p, g) for t, p, g in usable]
+    seconds = [f"{t / 1000},{p},{g}\n" for t, p, g in sample]
+    assert read(folder, NEUTRAL + "".join(seconds)).sha256 == trace.sha256
+
+
+def test_every_format_has_a_sample() -> None:
+    assert {format for _, format, _ in SAMPLES.values()} == {form.name for form in FORMATS}
