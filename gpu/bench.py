@@ -56,6 +56,15 @@ class Row:
     error: float | None = None
     note: str = ""
 
+    def __str__(self) -> str:
+        what = f"{self.load}, block size {self.block_size}, {self.implementation}: "
+        if self.note:
+            return what + self.note
+        return what + (
+            f"{self.median_us:.1f} us ({self.p10_us:.1f} .. {self.p90_us:.1f}), {self.tb_per_s:.3f} TB/s,"
+            f" {self.percent_of_copy:.1f}% of copy, error {self.error:.1e}"
+        )
+
 
 def graph_timing(call: Call, seconds: float = 0.4) -> Timing:
     """Replay a CUDA graph of the call for some ``seconds``; calls below a millisecond share a graph."""
@@ -118,26 +127,27 @@ def measure(problem: Problem, name: str, make: Make, copy_tb_per_s: float, timer
     return Row(**asdict(row) | asdict(timing) | numbers)
 
 
-def rows(
-    device: torch.device,
-    copy_tb_per_s: float,
-    deadline: float,
-    simulated: Sequence[int] | None = None,
-    timer: Timer = graph_timing,
-) -> Iterator[Row]:
-    """The table, row by row, the most important first, until ``deadline`` (of time.monotonic).
+Plans = Sequence[tuple[Load, dict[str, Make]]]
 
-    ``simulated``: lengths of running requests, from a simulated run.
-    """
-    block_sizes = [Load(**vars(LLAMA_64) | {"block_size": size}) for size in BLOCK_SIZES]
+
+def loads_with_bars() -> Plans:
+    """The loads for which there are bars and what runs on them."""
+    sizes = [Load(**vars(LLAMA_64) | {"block_size": size}) for size in BLOCK_SIZES]
+    return [(LLAMA_64, {OURS: ours} | SDPA), (LLAMA_8, {OURS: ours} | SDPA), *((load, {OURS: ours}) for load in sizes)]
+
+
+def other_loads(simulated: Sequence[int] = ()) -> Plans:
+    """The rest of the table. ``simulated``: lengths of running requests, from a simulated run."""
     run = [Load(f"{len(simulated)} requests of a simulated run, 32/8 heads", tuple(simulated))] if simulated else []
-    plan: list[tuple[Load, dict[str, Make]]] = [
-        (LLAMA_64, {OURS: ours} | SDPA), (LLAMA_8, {OURS: ours} | SDPA),
-        *((load, {OURS: ours}) for load in block_sizes),
-        *((load, {OURS: ours} | SDPA) for load in [*run, *OTHERS]),
-        (LLAMA_64, FLEX), (LLAMA_8, FLEX), (LLAMA_64, tries(LLAMA_64)),
-    ]  # fmt: skip
-    for load, implementations in plan:
+    rest = [(load, {OURS: ours} | SDPA) for load in (*run, *OTHERS)]
+    return [*rest, (LLAMA_64, FLEX), (LLAMA_8, FLEX), (LLAMA_64, tries(LLAMA_64))]
+
+
+def rows(
+    plans: Plans, device: torch.device, copy_tb_per_s: float, deadline: float, timer: Timer = graph_timing
+) -> Iterator[Row]:
+    """The table, row by row; from ``deadline`` (of time.monotonic) on nothing more is timed."""
+    for load, implementations in plans:
         problem = None
         for name, make in implementations.items():
             if time.monotonic() > deadline:

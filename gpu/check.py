@@ -16,7 +16,7 @@ Nothing here knows the engine: decisions come from a run in memory, a saved one,
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,19 @@ class Row:
     counted_utilization: float
     attention_error: float
     differences: int
+
+    HEADER: ClassVar = (
+        f"{'time (s)':>10} {'running':>8} {'used':>8} {'counted':>8} {'held':>8} {'used %':>7} {'counted %':>9}"
+        f" {'attention':>10}"
+    )
+
+    def __str__(self) -> str:
+        """The row under :attr:`HEADER`, a ! at its end where the sides differ."""
+        return (
+            f"{self.time_s:10.3f} {self.running:8} {self.used:8} {self.counted:8} {self.held:8}"
+            f" {100 * self.utilization:7.2f} {100 * self.counted_utilization:9.2f} {self.attention_error:10.1e}"
+            f"{' !' * (self.differences > 0)}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The row for ``--json``, which has no word for a NaN in the attention: there the error is null."""

@@ -1,6 +1,8 @@
 """The bench without a device: its loads, rivals, rows and bars on small tensors, and its refusal to time a CPU."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -71,16 +73,84 @@ def test_ceilings_count_what_is_read_and_what_is_written() -> None:
     assert bench.ceilings(DEVICE, one_us, 2**20) == {"copy": 2**21 / 1e6, "fill": 2**20 / 1e6, "read": 2**20 / 1e6}
 
 
-def test_the_table_ends_at_its_deadline_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "LLAMA_64", replace(TINY, name=LLAMA_64.name))
-    monkeypatch.setattr(bench, "LLAMA_8", replace(TINY, name=LLAMA_8.name))
-    late = list(bench.rows(DEVICE, 4.0, time.monotonic() - 1, simulated=[3, 9], timer=one_us))
-    assert {row.note for row in late} == {"left out: no time was left"}
-    assert late[0].load == LLAMA_64.name
-    assert late[0].implementation == OURS
-    assert any("simulated run" in row.load for row in late)
-    first = next(bench.rows(DEVICE, 4.0, time.monotonic() + 3600, timer=one_us))
-    assert first.note == ""
+def test_the_table_ends_at_its_deadline_and_says_what_it_left_out() -> None:
+    def made_after_the_deadline(_: Problem) -> rivals.Call:
+        raise AssertionError
+
+    plans: bench.Plans = [(TINY, {OURS: rivals.ours, "rival": rivals.ours}), (UNEVEN, {OURS: rivals.ours})]
+    table = list(bench.rows(plans, DEVICE, 4.0, time.monotonic() + 3600, one_us))
+    assert [(row.load, row.implementation, row.note) for row in table] == [
+        ("tiny", OURS, ""), ("tiny", "rival", ""), ("uneven", OURS, ""),
+    ]  # fmt: skip
+    late = list(bench.rows([(LLAMA_64, {OURS: made_after_the_deadline})], DEVICE, 4.0, time.monotonic() - 1, one_us))
+    assert [str(row) for row in late] == [
+        "64 x 4096, 32/8 heads, block size 16, kvfrag, paged: left out: no time was left"
+    ]
+
+
+def test_the_loads_with_bars_come_first_and_a_simulated_run_is_among_the_others() -> None:
+    first = bench.loads_with_bars()
+    assert [load.name for load, _ in first[:2]] == [LLAMA_64.name, LLAMA_8.name]
+    assert [load.block_size for load, _ in first[2:]] == [1, 8, 32, 64, 128, 100]
+    assert all(next(iter(implementations)) == OURS for _, implementations in first)
+    rest = bench.other_loads([3, 9])
+    assert rest[0][0].lengths == (3, 9)
+    assert len(bench.other_loads()) == len(rest) - 1
+
+
+class Cuda:
+    """What graph_timing uses of torch.cuda, without a device: a graph holds what was called while it was captured."""
+
+    def __init__(self) -> None:
+        self.clock_ms, self.replayed = 0.0, 0
+        cuda = self
+
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                assert enable_timing
+
+            def record(self) -> None:
+                cuda.clock_ms += 0.125
+                self.at_ms = cuda.clock_ms
+
+            def synchronize(self) -> None: ...
+
+            def elapsed_time(self, other: "Event") -> float:
+                return other.at_ms - self.at_ms
+
+        class Graph:
+            def replay(self) -> None:
+                cuda.replayed += 1
+
+        class Stream:
+            def wait_stream(self, _: object) -> None: ...
+
+        self.Event, self.CUDAGraph, self.Stream = Event, Graph, Stream
+
+    def current_stream(self) -> Any:
+        return self.Stream()
+
+    def synchronize(self) -> None: ...
+
+    @contextmanager
+    def stream(self, _: object) -> Iterator[None]:
+        yield
+
+    graph = stream
+
+
+def test_timings_are_medians_of_graph_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda, calls = Cuda(), []
+    monkeypatch.setattr(torch, "cuda", cuda)
+
+    def call() -> torch.Tensor:
+        calls.append(1)
+        return torch.empty(0)
+
+    timing = bench.graph_timing(call, seconds=0.1)
+    assert len(calls) == 3 + 1 + 8  # warm, once to see how long it takes (0.125 ms), and eight to share a graph
+    assert cuda.replayed == 100 + 3  # of a millisecond each, and three to warm up
+    assert timing == bench.Timing(125 / 8, 125 / 8, 125 / 8)
 
 
 def test_bars_are_met_or_not_and_never_met_without_a_measurement() -> None:
