@@ -54,9 +54,10 @@ class Buddy(Reserving):
         self._top = units.bit_length() - 1  # level of the largest arena; a block of level k has 2^k units
         if self.max_block is not None:
             self._top = min(self._top, (self.max_block // self.min_block).bit_length() - 1)
-        # The free blocks of each level by address, in units, and the levels that have any as a bit mask.
+        # The free blocks: level by address, and the addresses of each level in order; addresses are in units.
+        self._free_level: dict[int, int] = {}
         self._free: list[list[int]] = [[] for _ in range(self._top + 1)]
-        self._levels = 0
+        self._levels = 0  # which levels have a free block, as a bit mask
         self._blocks: dict[int, tuple[int, int]] = {}  # request -> (address in units, level)
         self.tail_slots = self.capacity % self.min_block
         self.free_slots = self.capacity
@@ -116,9 +117,9 @@ class Buddy(Reserving):
         self.free_slots += held
         # No arena needs to be looked up: carving goes from large to small, so the buddy of a whole arena below
         # the top level lies in smaller arenas, and those never hold a free block of its size.
-        while level < self._top and self._is_free(address ^ (1 << level), level):
-            self._remove(address ^ (1 << level), level)
-            address &= ~(1 << level)
+        while level < self._top and self._free_level.get(buddy := address ^ (1 << level)) == level:
+            self._remove(buddy, level)
+            address = min(address, buddy)
             level += 1
         self._add(address, level)
         return held
@@ -135,26 +136,22 @@ class Buddy(Reserving):
 
     def free_blocks(self) -> list[Extent]:
         """The free blocks in address order. Two free neighbours are listed apart unless they are buddies."""
-        return sorted(
+        return [
             Extent(address * self.min_block, self.min_block << level)
-            for level, addresses in enumerate(self._free)
-            for address in addresses
-        )
+            for address, level in sorted(self._free_level.items())
+        ]
 
     def _level(self, slots: int) -> int:
         """The level of the smallest block that holds ``slots``."""
         return (-(-slots // self.min_block) - 1).bit_length()
 
-    def _is_free(self, address: int, level: int) -> bool:
-        addresses = self._free[level]
-        at = bisect_left(addresses, address)
-        return at < len(addresses) and addresses[at] == address
-
     def _add(self, address: int, level: int) -> None:
+        self._free_level[address] = level
         insort(self._free[level], address)
         self._levels |= 1 << level
 
     def _remove(self, address: int, level: int) -> None:
+        del self._free_level[address]
         addresses = self._free[level]
         del addresses[bisect_left(addresses, address)]
         if not addresses:

@@ -27,9 +27,9 @@ class Reserving:
 
     def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:
         """Slots asked for a request, before any rounding by the allocator."""
-        limit = self.max_model_len
         if self.reserve == "oracle":
             return prompt_tokens + output_tokens - 1
+        limit = self.max_model_len
         if self.reserve == "max" and limit is not None:
             return limit
         # 2 ** ceil(log2 G) without floats; the last token's state is never written, hence the - 1.

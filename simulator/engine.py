@@ -113,7 +113,7 @@ class Server:
         arrivals_ps, prompts, outputs, rows = self.arrivals_ps, self.prompts, self.outputs, iter(self.rows)
         admitted_ps, finished_ps, record, buffer = served.admitted_ps, served.finished_ps, ledger.record, ledger.buffer
         allocate_more, grow_slots, last_grow_rounding = allocator.grow, allocator.grow_slots, self.last_grow_rounding
-        cost, may_grow = settings.cost, grow_slots != 0
+        cost, may_grow, tail_slots = settings.cost, grow_slots != 0, allocator.tail_slots
         base_ps, prefill_token_ps, sequence_ps, kv_token_ps = (
             cost.base,
             cost.prefill_token,
@@ -174,7 +174,7 @@ class Server:
                         preempted = retry = True
                         why = RESIDUAL
                         next_end = ends.first()
-                if why == EXTERNAL and refused_slots > allocator.free_slots - allocator.tail_slots:
+                if why == EXTERNAL and refused_slots > allocator.free_slots - tail_slots:
                     why = RESIDUAL  # less is free now than was refused
 
             # 2. Admit, first come, first served, until a check stops the head of the queue.
@@ -200,7 +200,10 @@ class Server:
                     held = allocate(request, prompt, output, not batch)
                     if not held:
                         refused_slots = asked_slots(prompt, output)
-                        why = self._why_refused(request, refused_slots, batch)
+                        if not batch:
+                            raise RuntimeError(f"{allocator.spec} refuses request {request} although the pool is empty")
+                        enough = refused_slots <= allocator.free_slots - tail_slots
+                        why = EXTERNAL if allocator.contiguous and enough else RESIDUAL
                         break
                     moved = True
                     final = prompt + output - 1
@@ -296,13 +299,6 @@ class Server:
         served.running = set(running)
         served.requeued_ps += [(since_ps, now_ps) for since_ps in self.since_ps.values()]
         served.layouts += [Layout(time_ps, ()) for time_ps in self.layout_times_ps]  # behind the end
-
-    def _why_refused(self, request: int, asked: int, batch: int) -> int:
-        allocator = self.allocator
-        if not batch:
-            raise RuntimeError(f"{allocator.spec} says it fits request {request}, and refuses it in an empty pool")
-        enough = asked <= allocator.free_slots - allocator.tail_slots
-        return EXTERNAL if allocator.contiguous and enough else RESIDUAL
 
     def _grow_or_preempt(self, growing: list[int], count: int, iteration: int, now_ps: int) -> Change:
         """Serve those behind the first ``count`` too, and preempt the newest running request whenever there is no room."""

@@ -85,22 +85,23 @@ class Ledger:
             row = {name: int(values[wrong.argmax()]) for name, values in rows.items()}
             raise AssertionError(f"the ledger does not sum to the capacity {self.capacity}: {row}")
 
-    def integrate(self, edges_ps: Sequence[int]) -> list[dict[str, int]]:
-        """Integrals over each bin ``edges_ps[k] .. edges_ps[k + 1]``, exact, keyed by INTEGRALS.
+    def integrate(self, edges_ps: Sequence[int]) -> dict[str, list[int]]:
+        """Integrals over each bin ``edges_ps[k] .. edges_ps[k + 1]``, exact: for each of INTEGRALS, an int a bin.
 
         Edges ascend from 0 or later; what lies behind the last row counts nothing.
         """
         self.pack()
-        start, before = 0, np.zeros(len(INTEGRALS), object)
-        up_to: list[NDArray[Any]] = []
+        start, before = 0, np.zeros((len(INTEGRALS), 1), object)
+        up_to, found = [before[:, :0]], 0
         for rows in self._chunks():
             chunk = _Chunk(rows, self.kv_token_ps, self.tail_slots)
-            inside = edges_ps[len(up_to) : bisect_left(edges_ps, start + chunk.duration_ps)]
-            *reached, whole = chunk.integrals([*(edge - start for edge in inside), chunk.duration_ps])
-            up_to += [before + part for part in reached]
-            start, before = start + chunk.duration_ps, before + whole
-        up_to += [before] * (len(edges_ps) - len(up_to))
-        return [dict(zip(INTEGRALS, high - low, strict=True)) for low, high in pairwise(up_to)]
+            inside = edges_ps[found : bisect_left(edges_ps, start + chunk.duration_ps)]
+            reached = before + chunk.integrals([*(edge - start for edge in inside), chunk.duration_ps])
+            up_to.append(reached[:, :-1])
+            found += len(inside)
+            start, before = start + chunk.duration_ps, reached[:, -1:]
+        up_to.append(np.repeat(before, len(edges_ps) - found, axis=1))
+        return dict(zip(INTEGRALS, np.diff(np.concatenate(up_to, axis=1)).tolist(), strict=True))
 
     def _chunks(self) -> Iterator[Columns]:
         """The packed columns, those that last too long halved until they do not or are a single row."""
@@ -127,19 +128,17 @@ class _Chunk:
         self._last_ps = duration_ps(count, first, kv_token_ps * running) if count else first
         self.duration_ps = int(self._starts[-1]) + self._last_ps
 
-    def integrals(self, times_ps: Sequence[int]) -> list[NDArray[Any]]:
-        """Integrals from the chunk's start to each of these times after it: INTEGRALS in order, as Python ints."""
+    def integrals(self, times_ps: Sequence[int]) -> NDArray[Any]:
+        """Integrals from the chunk's start to each of these times after it: INTEGRALS x times, as Python ints."""
         # A row of more than 2^64 ps is a chunk of its own, and then this is row 0 whatever the cut-off time is.
         cut = np.array([min(time_ps, _WORD - 1) for time_ps in times_ps], np.uint64)
         rows = np.searchsorted(self._starts, cut, "right") - 1
         starts = self._starts[rows].tolist()
-        whole_iterations = [
+        parts = [
             self._iterations(row, time_ps - start)
             for row, time_ps, start in zip(rows.tolist(), times_ps, starts, strict=True)
         ]
-        whole = self._accumulated(np.uint64, rows, whole_iterations).T.tolist()
-        rough = self._accumulated(np.float64, rows, whole_iterations).T.tolist()
-        return [np.array(list(map(_nearest, *pair)), object) for pair in zip(whole, rough, strict=True)]
+        return _nearest(self._accumulated(np.uint64, rows, parts), self._accumulated(np.float64, rows, parts))
 
     def _iterations(self, row: int, time_ps: int) -> tuple[int, int]:
         """How many whole iterations the first ``time_ps`` of a row have, and what is left over."""
@@ -166,9 +165,13 @@ def _widened(rows: Columns, kind: type[np.generic]) -> Columns:
     return {name: values.astype(kind) for name, values in rows.items()}
 
 
-def _nearest(whole: int, rough: float) -> int:
-    """The integer that is ``whole`` modulo 2^64 and nearest to ``rough``."""
-    return whole + ((int(rough) - whole + _WORD // 2) // _WORD) * _WORD
+def _nearest(whole: NDArray[np.uint64], rough: NDArray[np.float64]) -> NDArray[Any]:
+    """The integers that are ``whole`` modulo 2^64 and nearest to ``rough``, as Python ints."""
+    words = np.rint((rough - whole) / _WORD)
+    exact: NDArray[Any] = whole.astype(object)
+    if words.any():
+        exact += np.array(list(map(int, words.ravel().tolist())), object).reshape(words.shape) * _WORD
+    return exact
 
 
 def _gaps(rows: Columns) -> NDArray[Any]:

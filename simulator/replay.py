@@ -1,5 +1,6 @@
 """``simulate``: a trace, an allocator and a server's settings in; a :class:`~simulator.run.Run` out."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -8,6 +9,7 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from allocators.base import Allocator, InputError, whole
@@ -93,7 +95,7 @@ def simulate(
         capacity=allocator.capacity,
         settings=chosen,
         duration_ps=duration_ps,
-        integrals={name: sum(part[name] for part in parts) for name in INTEGRALS},
+        integrals={name: sum(values) for name, values in parts.items()},
         counts=counted,
         timeline=_timeline(edges if bins and duration_ps else [], parts, _waits(arrivals_ps, status, served)),
         requests=_requests(arrivals_ps, prompts, outputs, served, status),
@@ -147,18 +149,18 @@ def _final_status(rejected: list[str], arrivals_ps: list[int], served: Served) -
 
 
 def _timeline(
-    edges_ps: Sequence[int], parts: Sequence[dict[str, int]], waits_ps: Sequence[tuple[int, int]]
+    edges_ps: Sequence[int], parts: dict[str, list[int]], waits_ps: Sequence[tuple[int, int]]
 ) -> pd.DataFrame:
     """The timeline's bins, each divided by its own length."""
-    bins = list(pairwise(edges_ps))
-    columns = {"start_s": [low / 10**12 for low, _ in bins], "end_s": [high / 10**12 for _, high in bins]}
-    names = {**{category: category for category in CATEGORIES}, "running": "running"}
-    for column, name in names.items():
-        columns[column] = [part[name] / (high - low) for part, (low, high) in zip(parts, bins, strict=False)]
-    waiting = _overlaps(waits_ps, edges_ps)
-    columns["waiting"] = [time_ps / (high - low) for time_ps, (low, high) in zip(waiting, bins, strict=True)]
-    columns["largest_free"] = [part["largest"] / (high - low) for part, (low, high) in zip(parts, bins, strict=False)]
-    return pd.DataFrame(columns)
+    lengths = [high - low for low, high in pairwise(edges_ps)]
+    whole = {**{category: parts[category] for category in CATEGORIES}, "running": parts["running"]}
+    whole |= {"waiting": _overlaps(waits_ps, edges_ps), "largest_free": parts["largest"]}
+    seconds = _seconds(edges_ps)
+    means = {
+        name: [value / length_ps for value, length_ps in zip(values, lengths, strict=False)]
+        for name, values in whole.items()
+    }
+    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
 
 
 def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> list[int]:
@@ -188,6 +190,7 @@ def _waits(arrivals_ps: list[int], status: list[str], served: Served) -> list[tu
 def _requests(
     arrivals_ps: list[int], prompts: list[int], outputs: list[int], served: Served, status: list[str]
 ) -> pd.DataFrame:
+    codes = {name: code for code, name in enumerate(STATUS)}
     preemptions = np.zeros(len(status), np.int64)
     preemptions[list(served.preemptions)] = list(served.preemptions.values())
     return pd.DataFrame(
@@ -198,10 +201,10 @@ def _requests(
             "admitted_s": _seconds(served.admitted_ps),
             "finished_s": _seconds(served.finished_ps),
             "preemptions": preemptions,
-            "status": pd.Categorical(status, STATUS),
+            "status": pd.Categorical.from_codes([codes[one] for one in status], STATUS),
         }
     )
 
 
-def _seconds(times_ps: Sequence[int | None]) -> list[float]:
-    return [float("nan") if time_ps is None else time_ps / 10**12 for time_ps in times_ps]
+def _seconds(times_ps: Sequence[int | None]) -> NDArray[np.float64]:
+    return np.array([math.nan if time_ps is None else time_ps / 10**12 for time_ps in times_ps])

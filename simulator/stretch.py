@@ -13,13 +13,6 @@ def duration_ps(iterations: int, first_ps: int, step_ps: int) -> int:
     return iterations * first_ps + step_ps * (iterations * (iterations - 1) // 2)
 
 
-def used_slot_ps(iterations: int, first_ps: int, step_ps: int, used: int, running: int) -> int:
-    """Token states times time, over ``iterations`` iterations: the sum of (first + step j)(used + running j)."""
-    ones = iterations * (iterations - 1) // 2
-    squares = ones * (2 * iterations - 1) // 3
-    return iterations * first_ps * used + (first_ps * running + step_ps * used) * ones + step_ps * running * squares
-
-
 def boundary(time_ps: int, first_ps: int, step_ps: int) -> int:
     """The fewest iterations that together take at least ``time_ps`` > 0; a stretch must take some time.
 

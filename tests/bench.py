@@ -1,0 +1,115 @@
+"""``make bench``: how fast the engine is, as ratios to the token-stepped reference in the same process.
+
+Seconds differ from machine to machine and from minute to minute; ratios taken in turns do so much less. Prints
+Markdown. ``KVFRAG_TRACES`` names the folder of real traces; without it the workload azure-conv stands in.
+"""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import reference
+
+from allocators import make_allocator, parse_spec
+from simulator import Run, StepCost, Trace, simulate
+
+CAPACITY, MAX_MODEL_LEN, MAX_BATCH = 60_000, 8192, 256
+COST = StepCost(base="25ms", prefill_token="100us", sequence="200us", kv_token="1us")
+SPECS = ("contiguous:reserve=max", "buddy:reserve=oracle", "paged:block_size=16")
+MILLION = "azure-conv:rate=5.53,requests=1000000,seed=0"
+
+
+def azure_conv() -> Trace:
+    """The Azure conversation trace, or as many requests drawn from its profile."""
+    folder = os.environ.get("KVFRAG_TRACES")
+    if folder is not None:
+        return Trace.read(Path(folder) / "AzureLLMInferenceTrace_conv.csv")
+    return Trace.workload("azure-conv", requests=19_366)
+
+
+def engine(trace: Trace, spec: str) -> Run:
+    """One run at the benchmark's settings, the timeline on."""
+    allocator = make_allocator(spec, CAPACITY, MAX_MODEL_LEN)
+    return simulate(trace, allocator, cost=COST, max_model_len=MAX_MODEL_LEN, max_batch=MAX_BATCH)
+
+
+def stepped(trace: Trace, spec: str) -> reference.Outcome:
+    """The same by the reference."""
+    name, options = parse_spec(spec)
+    columns = (trace.arrival_ns.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist())
+    settings = reference.Settings(
+        capacity=CAPACITY,
+        max_model_len=MAX_MODEL_LEN,
+        max_batch=MAX_BATCH,
+        base_ps=COST.base,
+        prefill_token_ps=COST.prefill_token,
+        sequence_ps=COST.sequence,
+        kv_token_ps=COST.kv_token,
+    )
+    plain = {key: int(value) if value.isdigit() else value for key, value in options.items()}
+    return reference.replay(list(zip(*columns, strict=True)), name, plain, settings)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall-clock time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def ratios(trace: Trace, rounds: int = 3) -> None:
+    """Engine and reference in turns; the median ratio of the rounds."""
+    print(f"| allocator | engine, requests/s | reference, requests/s | ratio (median of {rounds}) | all integers equal |")
+    print("|---|---|---|---|---|")
+    for spec in SPECS:
+        run, outcome = engine(trace, spec), stepped(trace, spec)
+        equal = all(run.integrals[name] == value for name, value in outcome.slot_ps.items())
+        equal = equal and run.duration_ps == outcome.duration_ps and run.counts["iterations"] == outcome.iterations
+        pairs = []
+        for _ in range(rounds):
+            fast = min(seconds(lambda: engine(trace, spec)) for _ in range(3))  # noqa: B023
+            pairs.append((fast, seconds(lambda: stepped(trace, spec))))  # noqa: B023
+        fast, slow = sorted(pairs, key=lambda pair: pair[1] / pair[0])[rounds // 2]
+        rate = len(trace)
+        print(f"| {spec} | {rate / fast:,.0f} | {rate / slow:,.0f} | {slow / fast:.1f} | {'yes' if equal else 'NO'} |")
+
+
+def doubled_outputs(trace: Trace, rounds: int = 7) -> None:
+    """How much longer it takes when every output is twice as long; the pool is larger so that none is rejected."""
+    longer = replace(trace, output_tokens=trace.output_tokens * 2)
+    times = [[seconds(lambda t=one: engine(t, SPECS[0])) for one in (trace, longer)] for _ in range(rounds)]  # type: ignore[misc]
+    ratio = sorted(after / before for before, after in times)[rounds // 2]
+    print(f"\n{SPECS[0]}, every output twice as long: {100 * (ratio - 1):+.1f} % time (median of {rounds})")
+
+
+def million(spec: str) -> None:
+    """Run a million requests in this process and print time and peak memory."""
+    trace = Trace.workload("azure-conv", rate=5.53, requests=1_000_000)
+    taken = seconds(lambda: engine(trace, spec))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"| {spec} | {1e6 / taken:,.0f} | {peak:.2f} |")
+
+
+def main() -> None:
+    """Print all tables."""
+    if sys.argv[1:]:
+        million(sys.argv[1])
+        return
+    trace = azure_conv()
+    print(f"{trace.name}: {len(trace):,} requests, {CAPACITY:,} slots, max_batch {MAX_BATCH}, cost {COST}")
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
+    ratios(trace)
+    doubled_outputs(trace)
+    print(f"\n{MILLION}, timeline on, a process each\n\n| allocator | requests/s | peak memory, GiB |\n|---|---|---|")
+    for spec in SPECS:
+        subprocess.run([sys.executable, __file__, spec], check=True)
+
+
+if __name__ == "__main__":
+    main()

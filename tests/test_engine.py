@@ -1,0 +1,104 @@
+"""The engine's integers are the token-stepped reference's integers: not approximately."""
+
+import os
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+import reference
+from scenarios import Scenario, compare, random_scenario
+
+from allocators import Paged
+from simulator import StepCost, Trace, simulate
+
+CASES = 1200
+BATCHES = 12
+
+
+def check(scenario: Scenario, seed: int) -> reference.Outcome:
+    """Both sides on one scenario, with memory maps at random times inside the run and behind its end."""
+    whole = scenario.reference([])
+    last = max((r.finished_ps or 0 for r in whole.requests), default=0) + whole.duration_ps
+    times = sorted(Random(seed).randrange(last + 10) for _ in range(6))
+    expected = scenario.reference(times)
+    compare(scenario.engine(times), expected)
+    return expected
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_random_scenarios_equal_the_reference(batch: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(batch * CASES // BATCHES, (batch + 1) * CASES // BATCHES):
+        scenario = random_scenario(seed)
+        try:
+            outcome = check(scenario, seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {scenario}") from error
+        seen["preemption"] += outcome.preemptions > 0
+        seen["external"] += outcome.external_ps > 0
+        seen["residual"] += outcome.slot_ps["residual"] > 0
+        seen["rejected"] += sum(outcome.rejected.values()) > 0
+        seen["window"] += any(request.status in ("running", "waiting", "not_arrived") for request in outcome.requests)
+        seen["again"] += any(request.preemptions > 1 for request in outcome.requests)
+    # A comparison that never meets what is difficult would prove nothing.
+    assert min(seen[kind] for kind in ("preemption", "external", "residual", "rejected", "window", "again")) >= 2, seen
+
+
+@pytest.mark.parametrize("swap_slots", [0, 8, 40])
+def test_swap_equals_the_reference_under_constant_preemption(swap_slots: int) -> None:
+    rows = [(at, 3 + at % 5, 30) for at in range(40)]
+    settings = reference.Settings(
+        capacity=64,
+        preemption="swap",
+        swap_slots=swap_slots,
+        base_ps=1000,
+        prefill_token_ps=7,
+        sequence_ps=3,
+        kv_token_ps=2,
+        swapped_token_ps=11,
+    )
+    outcome = check(Scenario(rows, "paged", {"block_size": 4, "watermark": "0"}, settings), swap_slots)
+    assert outcome.preemptions > 50
+
+
+@pytest.mark.parametrize(
+    ("allocator", "options"),
+    [
+        ("contiguous", {"reserve": "max", "fit": "first"}),
+        ("contiguous", {"reserve": "pow2", "fit": "next"}),
+        ("contiguous", {"reserve": "oracle", "fit": "best"}),
+        ("buddy", {"reserve": "oracle", "min_block": 1, "split": "smallest"}),
+        ("buddy", {"reserve": "pow2", "min_block": 16, "max_block": 8192, "split": "largest"}),
+        ("paged", {"block_size": 16, "watermark": "0.01"}),
+        ("paged", {"block_size": 1, "watermark": "0"}),
+    ],
+)
+def test_a_real_trace_equals_the_reference(allocator: str, options: dict[str, object]) -> None:
+    folder = os.environ.get("KVFRAG_TRACES")
+    if folder is None:
+        pytest.skip("KVFRAG_TRACES names no folder of real traces")
+    trace = Trace.read(Path(folder) / "AzureLLMInferenceTrace_conv.csv")[:1500]
+    rows = list(zip(trace.arrival_ns.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True))
+    settings = reference.Settings(
+        capacity=30_000,
+        max_model_len=8192,
+        max_batch=64,
+        max_batch_tokens=8192,
+        base_ps=25 * 10**9,
+        prefill_token_ps=10**8,
+        sequence_ps=2 * 10**8,
+        kv_token_ps=10**6,
+    )
+    check(Scenario(rows, allocator, options, settings), seed=0)
+
+
+def test_the_cost_of_a_run_does_not_grow_with_the_tokens_of_a_request() -> None:
+    # Counted, not timed: a request of ten million tokens is a handful of rows in the ledger.
+    trace = Trace.from_columns([0], [5], [10_000_000])
+    run = simulate(trace, Paged(2**24, block_size=2**22), cost=StepCost("1ms", "0", "0", "1ps"), timeline_bins=3)
+    assert run.counts["iterations"] == 10_000_000
+    # 1 ms an iteration and 1 ps for each token held: the sum of an arithmetic series from 5 on.
+    tokens = sum(range(5, 10_000_005))
+    assert run.duration_ps == 10_000_000 * 10**9 + tokens
+    assert run.integrals["used"] == sum((10**9 + n) * n for n in range(5, 10_000_005))

@@ -1,0 +1,155 @@
+"""The ledger's integrals are whole numbers, equal to summing iteration by iteration, whatever the sizes."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.ledger import CATEGORIES, EXTERNAL, IDLE, INTEGRALS, PACK_VALUES, RESIDUAL, Ledger
+from simulator.stretch import boundary, duration_ps
+
+TAIL = 3
+
+
+class Row(NamedTuple):
+    """A row in the order of ledger.COLUMNS."""
+
+    iterations: int
+    first_ps: int
+    running: int
+    used: int
+    covered: int
+    overprovision: int
+    rounding: int
+    free: int
+    largest: int
+    why: int
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> tuple[int, int, list[Row], list[int]]:
+    """Capacity, kv_token cost, rows that add up to the capacity, and edges within them."""
+    capacity = draw(st.sampled_from([1000, 10**8]))
+    kv_token_ps = draw(st.sampled_from([0, 1, 10**6, 10**12]))
+    most_ps = draw(st.sampled_from([10, 10**12, 10**18, 2**62]))
+    rows = []
+    for _ in range(draw(st.integers(1, 12))):
+        first_ps = draw(st.integers(0, most_ps))
+        if draw(st.integers(0, 4)) == 0:
+            rows.append(Row(0, first_ps, 0, 0, 0, 0, 0, capacity, draw(st.integers(0, capacity - TAIL)), IDLE))
+            continue
+        iterations, running, used = draw(st.integers(1, 12)), draw(st.integers(1, 12)), draw(st.integers(0, 200))
+        covered = used + running * iterations + draw(st.integers(0, 100))
+        over, rounding = draw(st.integers(0, 50)), draw(st.integers(0, 9))
+        free = capacity - covered - over - rounding
+        why = draw(st.sampled_from([IDLE, RESIDUAL, EXTERNAL]))
+        largest = draw(st.integers(0, free - TAIL))
+        rows.append(Row(iterations, first_ps, running, used, covered, over, rounding, free, largest, why))
+    end = sum(duration_ps(row.iterations, row.first_ps, kv_token_ps * row.running) or row.first_ps for row in rows)
+    edges = draw(st.lists(st.integers(0, end + 5), min_size=1, max_size=6))
+    return capacity, kv_token_ps, rows, sorted([*edges, end])
+
+
+def stepped(rows: list[Row], kv_token_ps: int, edges: list[int]) -> dict[str, list[int]]:
+    """The same, an iteration at a time."""
+    bins: list[dict[str, int]] = [dict.fromkeys(INTEGRALS, 0) for _ in edges[1:]]
+    now = 0
+    for row in rows:
+        for j in range(max(row.iterations, 1)):
+            end, used = now + row.first_ps + kv_token_ps * row.running * j, row.used + row.running * j
+            slots = {
+                "used": used,
+                "reservation": row.covered - used,
+                "overprovision": row.overprovision,
+                "rounding": row.rounding,
+                "external": row.free - TAIL if row.why == EXTERNAL else 0,
+                "residual": {IDLE: 0, RESIDUAL: row.free, EXTERNAL: TAIL}[row.why],
+                "idle": row.free if row.why == IDLE else 0,
+            }
+            for into, low, high in zip(bins, edges, edges[1:], strict=False):
+                time = max(0, min(end, high) - max(now, low))
+                for category, held in slots.items():
+                    into[category] += held * time
+                    into[f"saturated_{category}"] += held * time * (row.why != IDLE)
+                into["iteration_ps"] += time * (row.iterations > 0)
+                into["saturated_ps"] += time * (row.why != IDLE)
+                into["external_ps"] += time * (row.why == EXTERNAL)
+                into["running"] += row.running * time
+                into["largest"] += row.largest * time
+            now = end
+    return {name: [one[name] for one in bins] for name in INTEGRALS}
+
+
+@settings(max_examples=300, deadline=None)
+@given(ledgers(), st.booleans())
+def test_integrals_equal_stepping_through_every_iteration(
+    case: tuple[int, int, list[Row], list[int]], pack_often: bool
+) -> None:
+    capacity, kv_token_ps, rows, edges = case
+    ledger = Ledger(capacity, TAIL, kv_token_ps)
+    for row in rows:
+        ledger.record(row)
+        if pack_often:
+            ledger.pack()
+    assert ledger.integrate(edges) == stepped(rows, kv_token_ps, edges)
+
+
+def test_a_chunk_longer_than_64_bits_of_picoseconds_is_split() -> None:
+    rows = [Row(0, 2**62, 0, 0, 0, 0, 0, 10, 7, IDLE)] * 9 + [Row(3, 2**62, 2, 1, 9, 0, 0, 1, 0, EXTERNAL)]
+    rows = [row._replace(free=TAIL, covered=10 - TAIL) if row.why == EXTERNAL else row for row in rows]
+    ledger = Ledger(10, TAIL, kv_token_ps=5)
+    for row in rows:
+        ledger.record(row)
+    edges = [0, 2**61, 2**64, 11 * 2**62 + 17, 12 * 2**62 + 30]
+    assert ledger.integrate(edges) == stepped(rows, 5, edges)
+
+
+def test_a_stretch_of_three_million_iterations_is_exact() -> None:
+    count, first, running, used, kv = 3_000_000, 10**9, 7, 11, 13
+    covered = used + running * count
+    ledger = Ledger(covered, 0, kv)
+    ledger.record((count, first, running, used, covered, 0, 0, 0, 0, RESIDUAL))
+    whole = sum((first + kv * running * j) * (used + running * j) for j in range(count))
+    assert ledger.integrate([0, duration_ps(count, first, kv * running)])["used"] == [whole]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"free": 4},  # does not add up
+        {"used": 3},  # more written than held
+        {"largest": 6},  # more than is free outside the tail
+        {"overprovision": -1, "rounding": 1},
+    ],
+)
+def test_a_row_that_breaks_conservation_is_refused(wrong: dict[str, int]) -> None:
+    good = Row(2, 5, 1, 1, 2, 0, 0, 8, 5, IDLE)
+    ledger = Ledger(10, TAIL, 0)
+    ledger.record(good)
+    ledger.pack()
+    ledger.record(good._replace(**wrong))
+    with pytest.raises(AssertionError, match="does not sum to the capacity 10"):
+        ledger.pack()
+
+
+def test_categories_sum_to_the_capacity_in_every_bin() -> None:
+    ledger = Ledger(10, TAIL, 1)
+    for why in (IDLE, RESIDUAL, EXTERNAL) * (PACK_VALUES // 10):
+        ledger.record((2, 5, 1, 1, 4, 1, 1, 4, 1, why))
+    edges = list(range(0, 1000, 7))
+    parts = ledger.integrate(edges)
+    assert [sum(values) for values in zip(*(parts[name] for name in CATEGORIES), strict=True)] == [70] * 142
+
+
+@given(st.integers(1, 10**30), st.integers(0, 10**18), st.integers(0, 10**12))
+def test_boundary_is_the_first_that_reaches_the_time(time_ps: int, first_ps: int, step_ps: int) -> None:
+    if step_ps == 0:
+        first_ps = max(first_ps, 1)
+    count = boundary(time_ps, first_ps, step_ps)
+    assert duration_ps(count, first_ps, step_ps) >= time_ps > duration_ps(count - 1, first_ps, step_ps)
+
+
+@given(st.integers(0, 50), st.integers(0, 9), st.integers(0, 9))
+def test_duration_is_the_sum_of_the_iterations(count: int, first_ps: int, step_ps: int) -> None:
+    assert duration_ps(count, first_ps, step_ps) == sum(first_ps + step_ps * j for j in range(count))
