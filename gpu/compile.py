@@ -22,13 +22,13 @@ from triton.compiler import ASTSource
 from allocators.base import InputError, one_of
 from gpu import kernels
 from gpu.kernels import INTERPRETED
-from gpu.plan import WRITE_LANES, Plan, padded, power_of_two, tile_tokens, write_warps
+from gpu.plan import WRITE_WARPS, Plan, padded, tile_tokens, write_tile
 from gpu.shapes import DTYPES, MAX_HEAD_DIM, group_size
 
 TARGETS = (80, 90, 100)
 KERNELS = ("decode", "decode in one pass", "write", "merge")
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-KV_COPY = re.compile(r"tl\.(load|store)\((key_at|value_at|keys|values|pool) ?[,+]|tl\.store\(pool \+")
+KV_COPY = re.compile(r"tl\.(load|store)\((key_at|value_at|keys|values)\b")
 BYTES = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
 
 
@@ -146,10 +146,10 @@ def _launch(name: str, shape: Shape, plan: Plan | None) -> tuple[Any, dict[str, 
     kind, lanes = DTYPES[shape.dtype], padded(shape.head_dim)
     if name == "write":
         elements = shape.kv_heads * shape.head_dim
-        types = {"keys": f"*{kind}", "values": f"*{kind}", "slots": "*i64", "pool": f"*{kind}"}
-        width = min(WRITE_LANES, power_of_two(elements))
-        constants = {"BLOCK_SIZE": shape.block_size, "SLOT_ELEMENTS": elements, "LANES": width}
-        options = {"num_warps": write_warps(width, shape.dtype), "num_stages": 3}
+        types = {"keys": f"*{kind}", "values": f"*{kind}", "slots": "*i64", "pool": f"*{kind}", "tokens": "i32"}
+        rows, width = write_tile(elements)
+        constants = {"BLOCK_SIZE": shape.block_size, "SLOT_ELEMENTS": elements, "TOKENS": rows, "LANES": width}
+        options = {"num_warps": WRITE_WARPS, "num_stages": 3}
         return kernels.write_kernel, types, constants, options
     if name == "merge":
         types = {"parts": "*fp32", "masses": "*fp32", "lengths": "*i32", "output": f"*{kind}"}

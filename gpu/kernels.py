@@ -27,28 +27,30 @@ import triton
 import triton.language as tl
 
 from allocators.base import InputError
-from gpu.plan import WRITE_LANES, Plan, padded, plan_attention, power_of_two, processors, write_warps
+from gpu.plan import WRITE_WARPS, Plan, padded, plan_attention, processors, write_tile
 from gpu.shapes import expect_like, expect_shape, group_size, pool_shape
 
 LOG2_E = math.log2(math.e)
 MAX_GRID_YZ = 65_535  # CUDA's limit on the second and third grid dimensions
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["tokens"])  # type: ignore[untyped-decorator]
 def write_kernel(  # type: ignore[no-untyped-def]
-    keys, values, slots, pool,
-    BLOCK_SIZE: tl.constexpr, SLOT_ELEMENTS: tl.constexpr, LANES: tl.constexpr,
+    keys, values, slots, pool, tokens,
+    BLOCK_SIZE: tl.constexpr, SLOT_ELEMENTS: tl.constexpr, TOKENS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """One program copies LANES elements of one token's keys and values to its slot; a slot below 0 is skipped."""
-    token = tl.program_id(0).to(tl.int64)
+    """One program copies LANES elements of the keys and values of TOKENS tokens to their slots; slots below 0 are
+    skipped."""
+    token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
-    slot = tl.load(slots + token)
-    mask = (lane < SLOT_ELEMENTS) & (slot >= 0)
+    slot = tl.load(slots + token, mask=token < tokens, other=-1)
+    mask = (slot >= 0)[:, None] & (lane < SLOT_ELEMENTS)[None, :]
     row = (slot // BLOCK_SIZE) * (2 * BLOCK_SIZE) + slot % BLOCK_SIZE
-    key = tl.load(keys + token * SLOT_ELEMENTS + lane, mask=mask)
-    value = tl.load(values + token * SLOT_ELEMENTS + lane, mask=mask)
-    tl.store(pool + row * SLOT_ELEMENTS + lane, key, mask=mask)
-    tl.store(pool + (row + BLOCK_SIZE) * SLOT_ELEMENTS + lane, value, mask=mask)
+    from_at = token[:, None] * SLOT_ELEMENTS + lane[None, :]
+    key_at = pool + row[:, None] * SLOT_ELEMENTS + lane[None, :]
+    value_at = key_at + BLOCK_SIZE * SLOT_ELEMENTS
+    tl.store(key_at, tl.load(keys + from_at, mask=mask), mask=mask)
+    tl.store(value_at, tl.load(values + from_at, mask=mask), mask=mask)
 
 
 @triton.jit(do_not_specialize=["columns", "chunks", "chunk_tokens"])  # type: ignore[untyped-decorator]
@@ -175,10 +177,10 @@ def write_kv(pool: torch.Tensor, slots: torch.Tensor, keys: torch.Tensor, values
     if tokens == 0:
         return
     elements = kv_heads * head_dim
-    lanes = min(WRITE_LANES, power_of_two(elements))
-    write_kernel[tokens, -(-elements // lanes)](
-        keys.contiguous(), values.contiguous(), slots.contiguous(), pool,
-        BLOCK_SIZE=block_size, SLOT_ELEMENTS=elements, LANES=lanes, num_warps=write_warps(lanes, pool.dtype),
+    rows, lanes = write_tile(elements)
+    write_kernel[-(-tokens // rows), -(-elements // lanes)](
+        keys.contiguous(), values.contiguous(), slots.contiguous(), pool, tokens,
+        BLOCK_SIZE=block_size, SLOT_ELEMENTS=elements, TOKENS=rows, LANES=lanes, num_warps=WRITE_WARPS,
     )  # fmt: skip
 
 
@@ -250,5 +252,7 @@ def paged_attention(
 
 def expect_runnable(device: torch.device) -> None:
     """Raise InputError when the kernels, as they were imported, cannot run on the device."""
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device(={str(device)!r}) is not there: torch sees no CUDA device; choose cpu")
     if device.type == "cpu" and not INTERPRETED:
         raise InputError("device(='cpu') needs Triton's interpreter: set TRITON_INTERPRET=1 before Triton is imported")

@@ -7,7 +7,8 @@ import torch
 
 from allocators.base import InputError
 
-WRITE_LANES = 1024
+WRITE_WARPS = 4
+WRITE_ELEMENTS = 1024  # a program's: 16 bytes of fp16 for each thread of four warps
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,10 @@ def plan_attention(
     return Plan(tile, -(-chunk // tile) * tile)
 
 
-def write_warps(lanes: int, dtype: torch.dtype) -> int:
-    """Warps that write ``lanes`` elements with 16 bytes a thread."""
-    return min(4, max(1, lanes * dtype.itemsize // (32 * 16)))
+def write_tile(slot_elements: int) -> tuple[int, int]:
+    """(tokens, lanes) of one program that writes: few elements a slot leave room for several tokens."""
+    lanes = min(WRITE_ELEMENTS, power_of_two(slot_elements))
+    return WRITE_ELEMENTS // lanes, lanes
 
 
 def power_of_two(size: int) -> int:

@@ -358,8 +358,8 @@ MUTANTS: dict[str, tuple[str, str, Callable[[Any], None]]] = {
         test_a_pool_past_2_to_the_32_elements,
     ),
     "int32 offsets in write": (
-        "slot = tl.load(slots + token)",
-        "slot = tl.load(slots + token).to(tl.int32)",
+        "mask=token < tokens, other=-1)",
+        "mask=token < tokens, other=-1).to(tl.int32)",
         test_a_pool_past_2_to_the_32_elements,
     ),
     "wrong kv head": (
@@ -393,8 +393,8 @@ MUTANTS: dict[str, tuple[str, str, Callable[[Any], None]]] = {
         lambda k: test_all_scores_minus_100000_give_the_mean_of_the_values(k, FP32),
     ),
     "values where the keys belong": (
-        "(row + BLOCK_SIZE) * SLOT_ELEMENTS",
-        "row * SLOT_ELEMENTS",
+        "value_at = key_at + BLOCK_SIZE * SLOT_ELEMENTS",
+        "value_at = key_at",
         lambda k: test_write_is_bitwise_and_touches_nothing_else(k, (3, 80), FP16),
     ),
 }

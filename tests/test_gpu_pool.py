@@ -105,6 +105,12 @@ def test_a_pool_that_is_not_poisoned_cannot_be_scanned() -> None:
         pool_of(poisoned=False).scan()
 
 
+@pytest.mark.skipif(DEVICE.type == "cuda", reason="there is a device")
+def test_a_device_that_is_not_there_is_refused_in_one_line() -> None:
+    with pytest.raises(InputError, match=r"device\(='cuda'\) is not there: torch sees no CUDA device; choose cpu"):
+        DevicePool(64, SMALL, 4, "cuda")
+
+
 def test_the_tail_of_the_capacity_has_no_page() -> None:
     assert pool_of(capacity=67).pages == 16
     with pytest.raises(InputError, match=r"capacity\(=3\) must be >= page_slots\(=4\)"):
