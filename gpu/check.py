@@ -13,10 +13,9 @@ attention over them gives. At each sample
 Nothing here knows the engine: decisions come from a run in memory, a saved one, or straight from an allocator.
 """
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,44 +23,13 @@ import torch
 
 from allocators import Extent, InputError, MisuseError, parse_spec
 from gpu.content import key_values, queries
-from gpu.decisions import Admit, Decision, Grow, Release, Sample, Write
-from gpu.pool import BITS, DevicePool
+from gpu.decisions import Admit, Decision, Grow, Log, Release, Sample, Write
+from gpu.pool import BITS, DevicePool, device_memory
 from gpu.reference import BARS, attend_contiguous, worst_error
-from gpu.shapes import group_size
+from gpu.report import CHECK_HEADER, Row, check_line
+from gpu.shapes import DTYPES, Layout, group_size
 
-
-@dataclass(frozen=True)
-class Row:
-    """One sample, both sides: slots by the ledger and by the scan, shares of the capacity, the worst relative error
-    of attention (0 with nothing running), and how many differences were found."""
-
-    time_s: float
-    running: int
-    used: int
-    counted: int
-    held: int
-    utilization: float
-    counted_utilization: float
-    attention_error: float
-    differences: int
-
-    HEADER: ClassVar = (
-        f"{'time (s)':>10} {'running':>8} {'used':>8} {'counted':>8} {'held':>8} {'used %':>7} {'counted %':>9}"
-        f" {'attention':>10}"
-    )
-
-    def __str__(self) -> str:
-        """The row under :attr:`HEADER`, a ! at its end where the sides differ."""
-        return (
-            f"{self.time_s:10.3f} {self.running:8} {self.used:8} {self.counted:8} {self.held:8}"
-            f" {100 * self.utilization:7.2f} {100 * self.counted_utilization:9.2f} {self.attention_error:10.1e}"
-            f"{' !' * (self.differences > 0)}"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The row for ``--json``, which has no word for a NaN in the attention: there the error is null."""
-        row = asdict(self)
-        return row if math.isfinite(self.attention_error) else row | {"attention_error": None}
+SHOWN = 10  # differences that are told; --json has all
 
 
 @dataclass
@@ -230,6 +198,26 @@ class Check:
             self.differences.append(f"at {sample.time_s:.3f} s {what}")
 
 
+def check_log(
+    log: Log, layout: Layout, query_heads: int, device: torch.device | str, say: Callable[[str], object] = print
+) -> Check:
+    """Replay one log in a pool made for it; a header, a line a sample and the verdict go to ``say`` as they come.
+
+    ``layout`` and ``query_heads`` are free to choose: decisions know no heads. Raises InputError for a device or heads
+    that cannot be.
+    """
+    pool = DevicePool(log.capacity, layout, page_slots_of(log.spec), device, poisoned=True)
+    check = Check(log.spec, pool, log.capacity, query_heads)
+    say(f"{log.spec} on {pool.device}, {log.capacity} slots, {DTYPES[layout.dtype]}")
+    say(CHECK_HEADER)
+    for row in check.run(log.decisions):
+        say(check_line(row))
+    for difference in check.differences[:SHOWN]:
+        say(difference)
+    say(check.verdict)
+    return check
+
+
 def page_slots_of(spec: str) -> int:
     """Slots a block-table entry names for an allocator of this spec: its blocks if it is paged, else single slots."""
     name, options = parse_spec(spec)
@@ -239,17 +227,3 @@ def page_slots_of(spec: str) -> int:
 def slots_of(extents: Sequence[Extent]) -> npt.NDArray[np.int64]:
     """The slots of a request in the order of its tokens."""
     return np.concatenate([np.arange(start, start + slots) for start, slots in extents] or [np.empty(0, np.int64)])
-
-
-def device_memory(pool: DevicePool) -> dict[str, int] | None:
-    """Bytes: the pool's own, what torch has allocated and reserved, what the driver says is free. None without CUDA."""
-    if pool.device.type != "cuda":
-        return None
-    free, total = torch.cuda.mem_get_info(pool.device)
-    return {
-        "pool_bytes": sum(layer.nbytes for layer in pool.layers),
-        "torch_allocated_bytes": torch.cuda.memory_allocated(pool.device),
-        "torch_reserved_bytes": torch.cuda.memory_reserved(pool.device),
-        "driver_free_bytes": free,
-        "driver_total_bytes": total,
-    }

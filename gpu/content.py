@@ -7,7 +7,7 @@ OOPSLA 2014), so two tokens of two requests share a vector by no pattern.
 
 import torch
 
-from gpu.pool import Layout
+from gpu.shapes import Layout
 
 MASK = 2**64 - 1
 REQUEST, POSITION, LANE = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9

@@ -28,7 +28,7 @@ import triton.language as tl
 
 from allocators.base import InputError
 from gpu.plan import WRITE_WARPS, Plan, padded, plan_attention, processors, write_tile
-from gpu.shapes import expect_like, expect_shape, group_size, pool_shape
+from gpu.shapes import expect_device, expect_like, expect_shape, group_size, pool_shape
 
 LOG2_E = math.log2(math.e)
 MAX_GRID_YZ = 65_535  # CUDA's limit on the second and third grid dimensions
@@ -167,7 +167,7 @@ def write_kv(pool: torch.Tensor, slots: torch.Tensor, keys: torch.Tensor, values
     device): :class:`gpu.pool.DevicePool` checks them. Raises InputError for shapes, dtypes or devices that do not fit.
     """
     _, block_size, kv_heads, head_dim = pool_shape(pool)
-    expect_runnable(pool.device)
+    expect_device(pool.device, INTERPRETED)
     tokens = len(slots)
     for name, tensor in (("keys", keys), ("values", values)):
         expect_shape(name, tensor, (tokens, kv_heads, head_dim))
@@ -205,7 +205,7 @@ def paged_attention(
     checks them. Raises InputError for shapes, dtypes or devices that do not fit.
     """
     _, block_size, kv_heads, head_dim = pool_shape(pool)
-    expect_runnable(pool.device)
+    expect_device(pool.device, INTERPRETED)
     if query.dim() != 3 or query.shape[2] != head_dim:
         raise InputError(f"query(={list(query.shape)}) must be [requests, query_heads, head_dim {head_dim}]")
     requests, heads, _ = query.shape
@@ -248,11 +248,3 @@ def paged_attention(
             HEADS=heads, HEAD_DIM=head_dim, LANES=lanes, TILE=16,
         )  # fmt: skip
     return output.to(query.dtype)
-
-
-def expect_runnable(device: torch.device) -> None:
-    """Raise InputError when the kernels, as they were imported, cannot run on the device."""
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device(={str(device)!r}) is not there: torch sees no CUDA device; choose cpu")
-    if device.type == "cpu" and not INTERPRETED:
-        raise InputError("device(='cpu') needs Triton's interpreter: set TRITON_INTERPRET=1 before Triton is imported")

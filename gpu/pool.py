@@ -21,30 +21,12 @@ import torch
 
 from allocators.base import Extent, InputError, MisuseError, holds_already, holds_none, whole
 from gpu import kernels
-from gpu.shapes import DTYPES, MAX_HEAD_DIM
+from gpu.shapes import Layout, expect_device
 
 BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 POISON = {torch.float32: 0xFFA5A5A5 - 2**32, torch.float16: 0xFDA5 - 2**16, torch.bfloat16: 0xFFA5 - 2**16}
 """Signalling NaNs with a payload, as integers: arithmetic yields only quiet ones, so no result looks like poison."""
 SCAN_ELEMENTS = 2**27
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What one layer keeps of a token: ``kv_heads x head_dim`` elements of ``dtype`` each of keys and values."""
-
-    kv_heads: int
-    head_dim: int
-    dtype: torch.dtype = torch.float16
-    layers: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("kv_heads", "head_dim", "layers"):
-            whole(name, getattr(self, name))
-        if self.head_dim > MAX_HEAD_DIM:
-            raise InputError(f"head_dim(={self.head_dim}) must be <= {MAX_HEAD_DIM}")
-        if self.dtype not in DTYPES:
-            raise InputError(f"dtype(={self.dtype}) must be one of {', '.join(map(str, DTYPES))}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +57,7 @@ class DevicePool:
         if self.pages == 0:
             raise InputError(f"capacity(={capacity}) must be >= page_slots(={page_slots})")
         self.device = torch.device(device)
-        kernels.expect_runnable(self.device)
+        expect_device(self.device, kernels.INTERPRETED)
         self.poisoned = poisoned
         shape = (self.pages, 2, self.page_slots, layout.kv_heads, layout.head_dim)
         self.layers = [torch.empty(shape, dtype=layout.dtype, device=self.device) for _ in range(layout.layers)]
@@ -237,3 +219,17 @@ class DevicePool:
             page = pages[int((owners >= 0).argmax())]
             raise MisuseError(f"page {page} was given to request {request_id} but belongs to {self._owner[page]}")
         self._owner[pages] = request_id
+
+
+def device_memory(pool: DevicePool) -> dict[str, int] | None:
+    """Bytes: the pool's own, what torch has allocated and reserved, what the driver says is free. None without CUDA."""
+    if pool.device.type != "cuda":
+        return None
+    free, total = torch.cuda.mem_get_info(pool.device)
+    return {
+        "pool_bytes": sum(layer.nbytes for layer in pool.layers),
+        "torch_allocated_bytes": torch.cuda.memory_allocated(pool.device),
+        "torch_reserved_bytes": torch.cuda.memory_reserved(pool.device),
+        "driver_free_bytes": free,
+        "driver_total_bytes": total,
+    }

@@ -27,10 +27,11 @@ import torch
 
 from allocators.base import InputError
 from gpu import bench, caching
-from gpu.check import Check, Row, page_slots_of
+from gpu.check import check_log
 from gpu.decisions import Log
-from gpu.pool import DevicePool, Layout
+from gpu.report import markdown
 from gpu.rivals import OURS
+from gpu.shapes import Layout
 
 RESULTS = Path(__file__).parent / "results"
 TESTS = Path(__file__).parent.parent / "tests"
@@ -87,12 +88,7 @@ class Suite:
         if not self.logs:
             self._say("check: no decision log was given")
         for log in self.logs:
-            pool = DevicePool(log.capacity, CHECKED, page_slots_of(log.spec), self.device, poisoned=True)
-            check = Check(log.spec, pool, log.capacity, query_heads=4 * CHECKED.kv_heads)
-            self._say(f"{log.spec}\n{Row.HEADER}")
-            for row in check.run(log.decisions):
-                self._say(str(row))
-            self._say("\n".join([check.verdict, *check.differences[:10]]))
+            check = check_log(log, CHECKED, 4 * CHECKED.kv_heads, self.device, self._say)
             self.results["check"].append(check.to_dict())
         return all(check["equal"] for check in self.results["check"])
 
@@ -160,28 +156,6 @@ class Suite:
 
     def _say(self, text: str) -> None:
         print(text, flush=True)
-
-
-def markdown(results: dict[str, Any]) -> str:
-    """The table for the README: what it ran on, the bars, and every row that was timed or says why not."""
-    where = results["environment"]
-    lines = [
-        ", ".join(f"{name} {value}" for name, value in where.items()) + ".",
-        " ".join(f"{name} {speed:.2f} TB/s." for name, speed in results.get("ceilings_tb_per_s", {}).items()),
-        "", "| load | block size | implementation | median µs | p10 | p90 | TB/s | % of copy | error |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for row in results["bench"]:
-        numbers = [row[name] for name in ("median_us", "p10_us", "p90_us", "tb_per_s", "percent_of_copy", "error")]
-        forms = ("{:.1f}", "{:.1f}", "{:.1f}", "{:.3f}", "{:.1f}", "{:.1e}")
-        cells = [form.format(number) for form, number in zip(forms, numbers, strict=True) if number is not None]
-        cells = cells if not row["note"] else [row["note"].replace("|", "/"), *[""] * 5]
-        lines.append(f"| {row['load']} | {row['block_size']} | {row['implementation']} | {' | '.join(cells)} |")
-    lines += ["", "| bar | measured | met |", "|---|---|---|"]
-    for bar in results["bars"]:
-        measured = "not measured" if bar["measured"] is None else f"{bar['measured']:.1f}"
-        lines.append(f"| {bar['bar']} | {measured} | {'yes' if bar['met'] else 'no'} |")
-    return "\n".join(lines) + "\n"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -16,7 +16,8 @@ from allocators.base import Allocator
 from gpu.check import Check, page_slots_of, slots_of
 from gpu.content import key_values, queries
 from gpu.decisions import Admit, Decision, Grow, Release, Sample, Write
-from gpu.pool import BITS, DevicePool, Layout
+from gpu.pool import BITS, DevicePool
+from gpu.shapes import Layout
 
 SMALL = Layout(kv_heads=1, head_dim=16, dtype=FP16)
 

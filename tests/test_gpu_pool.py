@@ -9,8 +9,9 @@ from gpu_device import BF16, DEVICE, FP16, FP32
 from allocators import Buddy, Contiguous, Extent, InputError, MisuseError, Paged
 from allocators.base import Allocator
 from gpu import reference
-from gpu.pool import BITS, POISON, Batch, DevicePool, Layout
+from gpu.pool import BITS, POISON, Batch, DevicePool
 from gpu.reference import BARS
+from gpu.shapes import Layout
 
 SMALL = Layout(kv_heads=2, head_dim=16, dtype=FP16)
 

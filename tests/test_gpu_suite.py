@@ -116,6 +116,19 @@ def test_without_a_device_it_says_so_in_one_line(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_it_needs_nothing_that_a_gpu_machine_may_lack() -> None:
+    program = (
+        "import sys\n"
+        "lacking = ('simulator', 'simpy', 'pandas', 'matplotlib', 'typer', 'rich', 'tqdm', 'pytest')\n"
+        "sys.modules.update(dict.fromkeys(lacking))\n"  # to import one of them is an error from here on
+        "import gpu.suite"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "log"
     LOG.write(path)
