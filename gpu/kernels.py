@@ -84,8 +84,8 @@ def decode_kernel(  # type: ignore[no-untyped-def]
         q = q.to(tl.float32)
 
     best = tl.full([ROWS], float("-inf"), tl.float32)
-    mass = tl.zeros([ROWS], tl.float32)
-    acc = tl.zeros([ROWS, LANES], tl.float32)
+    mass = tl.full([ROWS], 0.0, tl.float32)
+    acc = tl.full([ROWS, LANES], 0.0, tl.float32)
     table = tables + request * columns
     for first in range(begin, end, TILE):
         position = first + tl.arange(0, TILE)
@@ -127,7 +127,7 @@ def merge_kernel(  # type: ignore[no-untyped-def]
     """One program adds up the chunks of one query head, each weighed by its softmax mass (given as log2)."""
     head = tl.program_id(0)
     request = tl.program_id(1).to(tl.int64)
-    used = tl.cdiv(tl.load(lengths + request), chunk_tokens)
+    used = (tl.load(lengths + request) + chunk_tokens - 1) // chunk_tokens
     lane = tl.arange(0, LANES)
     is_lane = lane < HEAD_DIM
 
@@ -138,8 +138,8 @@ def merge_kernel(  # type: ignore[no-untyped-def]
         best = tl.maximum(best, tl.load(masses + part, mask=chunk < used, other=float("-inf")))
     top = tl.max(best, 0)
 
-    total = tl.zeros([TILE], tl.float32)
-    acc = tl.zeros([LANES], tl.float32)
+    total = tl.full([TILE], 0.0, tl.float32)
+    acc = tl.full([LANES], 0.0, tl.float32)
     for first in range(0, used, TILE):
         chunk = first + tl.arange(0, TILE)
         part = (request * chunks + chunk) * HEADS + head

@@ -88,6 +88,15 @@ def test_a_shape_that_cannot_be_is_refused(options: dict[str, Any], message: str
         gpu_compile.Shape(**options)
 
 
+def test_a_target_or_a_kernel_that_there_is_not_is_refused() -> None:
+    with pytest.raises(InputError, match=r"target\(='sm_70'\) must be one of sm_80, .* sm_120"):
+        gpu_compile.compile_kernel("decode", gpu_compile.Shape(), 70)
+    with pytest.raises(
+        InputError, match=r"kernel\(='encode'\) must be one of decode, decode in one pass, write, merge"
+    ):
+        gpu_compile.compile_kernel("encode", gpu_compile.Shape(), 90)
+
+
 @pytest.mark.skipif(not kernels.INTERPRETED, reason="only under the interpreter is there nothing to compile")
 def test_under_the_interpreter_compiling_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="unset TRITON_INTERPRET"):

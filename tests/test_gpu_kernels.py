@@ -321,7 +321,7 @@ def test_random_shapes_stay_within_the_bars() -> None:
     random = np.random.default_rng(5)
     worst = dict.fromkeys(BARS, 0.0)
     for seed in range(SHAPES):
-        kv_heads, group = int(random.integers(1, 4)), int(random.choice([1, 2, 3, 4, 5, 8]))
+        kv_heads, group = int(random.integers(1, 3)), int(random.choice([1, 2, 3, 4, 5, 8]))
         head_dim, block_size = int(random.integers(16, 257)), int(random.integers(1, 40))
         lengths = random.integers(0, 97, int(random.integers(1, 4))).tolist()
         plan = Plan(int(random.choice([16, 32, 64])), int(random.choice([64, 128])))
@@ -378,7 +378,7 @@ MUTANTS: dict[str, tuple[str, str, Callable[[Any], None]]] = {
         lambda k: test_split_equals_one_pass(k, 48),
     ),
     "merge behind the length": (
-        "used = tl.cdiv(tl.load(lengths + request), chunk_tokens)",
+        "used = (tl.load(lengths + request) + chunk_tokens - 1) // chunk_tokens",
         "used = tl.load(lengths + request) // chunk_tokens",
         lambda k: test_split_equals_one_pass(k, 48),
     ),
