@@ -133,7 +133,8 @@ class Server:
         decide = True  # whether admission may have changed
         blocked = False  # someone waits, and only a finish or a preemption can change that
         retry = False  # someone waits, and the next iteration has new tokens for it
-        why, refused_slots = IDLE, 0
+        why = IDLE
+        asking, asked = -1, 0  # the head of the queue, once it has asked, and how many slots
 
         while now_ps < window_end_ps:
             if not batch and arrival_ps > now_ps and not returning:
@@ -174,7 +175,7 @@ class Server:
                         preempted = retry = True
                         why = RESIDUAL
                         next_end = ends.first()
-                if why == EXTERNAL and refused_slots > allocator.free_slots - tail_slots:
+                if why == EXTERNAL and asked > allocator.free_slots - tail_slots:
                     why = RESIDUAL  # less is free now than was refused
 
             # 2. Admit, first come, first served, until a check stops the head of the queue.
@@ -197,17 +198,18 @@ class Server:
                     if new_tokens > max_batch_tokens and batch:
                         retry = batch > before
                         break
+                    if request != asking:
+                        asking, asked = request, asked_slots(prompt, output)
                     held = allocate(request, prompt, output, not batch)
                     if not held:
-                        refused_slots = asked_slots(prompt, output)
                         if not batch:
                             raise RuntimeError(f"{allocator.spec} refuses request {request} although the pool is empty")
-                        enough = refused_slots <= allocator.free_slots - tail_slots
+                        enough = asked <= allocator.free_slots - tail_slots
                         why = EXTERNAL if allocator.contiguous and enough else RESIDUAL
                         break
-                    moved = True
+                    moved, asking = True, -1
                     final = prompt + output - 1
-                    over = asked_slots(prompt, output) - final
+                    over = asked - final
                     if held < final:
                         covered += held
                         over = 0
