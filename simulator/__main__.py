@@ -48,8 +48,8 @@ def _run() -> int:
         raise KeyboardInterrupt from None
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        hint = f" ({context.command_path} --help shows what there is)" if context else ""
-        return _say(error.format_message() + hint, INPUT_WRONG)
+        hint = f"; see {context.command_path} --help" if context else ""
+        return _say(error.format_message().rstrip(".") + hint, INPUT_WRONG)
     except InputError as error:
         return _say(str(error), INPUT_WRONG)
     except Exception as error:
@@ -57,12 +57,18 @@ def _run() -> int:
             raise
         if isinstance(error, OSError) and error.errno and error.filename is None:
             raise  # writing standard output
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(where.filename).name}, line {where.lineno}"
-        return _say(f"{type(error).__name__}: {error} ({place}; KVFRAG_TRACEBACK=1 shows the way there)", FAILED)
+        return _say(f"{_told(error)}; KVFRAG_TRACEBACK=1 shows the way there", FAILED)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return code
+
+
+def _told(error: BaseException) -> str:
+    """What went wrong and where, in our code or in a user's own allocator."""
+    while error.__cause__ is not None:  # SimPy raises a copy of what its process raised
+        error = error.__cause__
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
 
 
 def _say_output_failed(error: OSError) -> int:

@@ -221,7 +221,9 @@ def _requests(
             "admitted_s": _seconds(served.admitted_ps),
             "finished_s": _seconds(served.finished_ps),
             "preemptions": preemptions,
-            "status": pd.Categorical.from_codes([codes[one] for one in status], dtype=pd.CategoricalDtype(list(STATUS))),
+            "status": pd.Categorical.from_codes(
+                [codes[one] for one in status], dtype=pd.CategoricalDtype(list(STATUS))
+            ),
         }
     )
 

@@ -180,10 +180,10 @@ def _check_writable(name: str, path: Path) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except FileNotFoundError:
-        raise InputError(f"{name} cannot be written: there is no folder {path.parent}") from None
     except OSError as error:
-        raise InputError(f"{name} cannot be written: {error.strerror}") from None
+        missing = isinstance(error, FileNotFoundError) and not path.parent.exists()
+        reason = f"there is no folder {path.parent}" if missing else error.strerror
+        raise InputError(f"{name} cannot be written: {reason}") from None
 
 
 def write_whole(path: Path, content: bytes) -> None:

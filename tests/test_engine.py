@@ -6,10 +6,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import reference
-from scenarios import Scenario, compare, random_scenario
 
+import reference
 from allocators import Paged
+from scenarios import Scenario, compare, random_scenario
 from simulator import StepCost, Trace, simulate
 
 CASES = 1200
