@@ -213,7 +213,7 @@ def figure2(
 def info(trace: TraceArgument, json_to: Json = None, strict: Strict = False, quiet: Quiet = False) -> None:
     """What a trace holds: rows read, kept and dropped, arrivals, prompt and output lengths."""
     check_outputs({"--json": _json_file(json_to)}, [trace])
-    requests = _read(trace, strict, quiet)
+    requests = _read(trace, strict, quiet or json_to != "-")  # the table tells what was dropped
     facts = describe(requests)
     if json_to is not None:
         report = {} if requests.report is None else {"read": vars(requests.report)}

@@ -29,7 +29,7 @@ MEANINGS = {
     "internal": "waste: held, never written",
     "overprovision": "waste: asked for, never written",
     "rounding": "waste: the allocator's rounding up, never written",
-    "external": "waste: free, and enough for the refused request, but not in one piece",
+    "external": "waste: free, and enough for the refused request, but in pieces",
     "residual": "free, less than the refused request asked for",
     "idle": "free, and nobody was refused",
     "free": "free for any other reason",
@@ -64,7 +64,7 @@ def table(title: str, first: str, *columns: str) -> Table:
 def print_runs(runs: Sequence[Run], view: str) -> None:
     """The tables of :func:`run_tables`, and what their columns mean."""
     out, source = console(), runs[0].trace
-    out.print(f"{source.name}: {source.requests:,} requests, a pool of {runs[0].capacity:,} token slots\n")
+    out.print(f"{source.name}: {_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots\n")
     names = [run.name for run in runs]
     tables = run_tables(runs, names, view)
     any_width = out.options.update(max_width=10_000)
@@ -87,7 +87,7 @@ def run_tables(runs: Sequence[Run], names: Sequence[str], view: str) -> list[Tab
     served = table(
         "How the requests fared",
         "allocator",
-        *("time (s)", "refused (%)", "running (most)", "finished", "preempted", "rejected"),
+        *("time (s)", "refused (%)", "running", "finished", "preempted", "rejected"),
     )
     for name, run in zip(names, runs, strict=True):
         figures = run.summary()
@@ -116,8 +116,8 @@ def _legend(view: str) -> Table:
     """What the columns of the tables mean, a line each."""
     meanings = {part: MEANINGS[part] for part in VIEWS[view]} | {
         "refused (%)": "of the time: the next request waited for memory",
-        "running (most)": "requests at once: the mean over iterations, and the most",
-        "preempted": "times a running request lost its memory to an older one, and had to come back",
+        "running": "requests at once: the mean over iterations (the most)",
+        "preempted": "times a running request lost its memory and had to come back",
         "rejected": "longer than max-model-len, or than the pool can ever hold",
     }
     made = Table.grid(padding=(0, 2))
@@ -130,7 +130,7 @@ def _legend(view: str) -> Table:
 def print_trace(requests: Trace, facts: Mapping[str, Any]) -> None:
     """What :func:`simulator.trace.describe` found, and how the rows of the file were read."""
     out, report = console(), requests.report
-    out.print(f"{requests.name}: {facts['rows']:,} requests over {facts['duration_s']:,.1f} s")
+    out.print(f"{requests.name}: {_requests(facts['rows'])} over {facts['duration_s']:,.1f} s")
     if report is not None:
         out.print(f"  format {report}")
     if facts["rate_per_s"] is not None:
@@ -141,6 +141,10 @@ def print_trace(requests: Trace, facts: Mapping[str, Any]) -> None:
         figures = facts[name]
         shown.add_row(name.removesuffix("_tokens"), *(f"{figures[key]:,.0f}" for key in ("mean", "p50", "p99", "max")))
     out.print(shown)
+
+
+def _requests(count: int) -> str:
+    return f"{count:,} request{'' if count == 1 else 's'}"
 
 
 def as_json(runs: Sequence[Run]) -> dict[str, Any]:
