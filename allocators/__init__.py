@@ -5,6 +5,7 @@ from allocators.buddy import Buddy
 from allocators.check import check_allocator
 from allocators.contiguous import Contiguous
 from allocators.paged import Paged
+from allocators.reservation import Reserving
 from allocators.spec import ALLOCATORS, make_allocator, parse_spec
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "InputError",
     "MisuseError",
     "Paged",
+    "Reserving",
     "check_allocator",
     "make_allocator",
     "parse_spec",

@@ -15,9 +15,8 @@ modelled in PagedAttention (SOSP 2023), section 6.1.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
 
-from allocators.base import Extent, InputError, holds_already, holds_none, one_of, whole
+from allocators.base import Extent, InputError, one_of, whole
 from allocators.reservation import Reserving
 
 SPLIT = ("smallest", "largest")
@@ -41,11 +40,10 @@ class Buddy(Reserving):
         split: str = "smallest",
         max_model_len: int | None = None,
     ) -> None:
-        super().__init__(reserve, max_model_len)
-        self.capacity = whole("capacity", capacity)
+        super().__init__(capacity, reserve, max_model_len)
         self.min_block = whole("min_block", min_block)
-        self.split = one_of("split", split, SPLIT)
         self.max_block = None if max_block is None else whole("max_block", max_block)
+        self.split = one_of("split", split, SPLIT)
         if capacity < min_block:
             raise InputError(f"capacity(={capacity}) must be >= min_block(={min_block})")
         if max_block is not None and (max_block % min_block or (max_block // min_block).bit_count() != 1):
@@ -54,41 +52,36 @@ class Buddy(Reserving):
         self._top = units.bit_length() - 1  # level of the largest arena; a block of level k has 2^k units
         if self.max_block is not None:
             self._top = min(self._top, (self.max_block // self.min_block).bit_length() - 1)
+        self._place_at_most(self.min_block << self._top)
+        self.tail_slots = self.capacity % self.min_block
         # The free blocks: level by address, and the addresses of each level in order; addresses are in units.
         self._free_level: dict[int, int] = {}
         self._free: list[list[int]] = [[] for _ in range(self._top + 1)]
         self._levels = 0  # which levels have a free block, as a bit mask
-        self._blocks: dict[int, tuple[int, int]] = {}  # request -> (address in units, level)
-        self.tail_slots = self.capacity % self.min_block
-        self.free_slots = self.capacity
         address = 0
         for level in range(self._top, -1, -1):
             while units - address >= 1 << level:
                 self._add(address, level)
                 address += 1 << level
-        self._must_place(self.min_block << self._top)
 
     @property
     def spec(self) -> str:
-        return (
-            f"buddy:reserve={self.reserve},min_block={self.min_block},"
-            f"max_block={'none' if self.max_block is None else self.max_block},split={self.split}"
-        )
+        limit = "none" if self.max_block is None else self.max_block
+        return f"buddy:reserve={self.reserve},min_block={self.min_block},max_block={limit},split={self.split}"
 
     @property
     def largest_free_slots(self) -> int:
         return self.min_block << (self._levels.bit_length() - 1) if self._levels else 0
 
-    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
-        return self._level(self.asked_slots(prompt_tokens, output_tokens)) <= self._top
+    def free_blocks(self) -> list[Extent]:
+        """The free blocks in address order. Two free neighbours are listed apart unless they are buddies."""
+        return [self._extent(address, level) for address, level in sorted(self._free_level.items())]
 
-    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:  # noqa: ARG002
-        if request_id in self._blocks:
-            raise holds_already(request_id)
-        wanted = self._level(self.asked_slots(prompt_tokens, output_tokens))
+    def _place(self, slots: int) -> Extent | None:
+        wanted = (-(-slots // self.min_block) - 1).bit_length()  # level of the smallest block that holds it
         enough = self._levels >> wanted
         if not enough:
-            return 0
+            return None
         if self.split == "smallest":
             level = wanted + (enough & -enough).bit_length() - 1
         else:
@@ -98,23 +91,11 @@ class Buddy(Reserving):
         while level > wanted:
             level -= 1
             self._add(address + (1 << level), level)
-        self._blocks[request_id] = address, level
-        held = self.min_block << level
-        self.free_slots -= held
-        return held
+        return self._extent(address, level)
 
-    def grow(self, request_ids: Sequence[int]) -> int:
-        for request_id in request_ids:
-            self.held_slots(request_id)  # raises for an unknown one
-        return 0
-
-    def release(self, request_id: int) -> int:
-        block = self._blocks.pop(request_id, None)
-        if block is None:
-            raise holds_none(request_id)
-        address, level = block
-        held = self.min_block << level
-        self.free_slots += held
+    def _give_back(self, extent: Extent) -> None:
+        address = extent.start // self.min_block
+        level = (extent.slots // self.min_block).bit_length() - 1
         # No arena needs to be looked up: carving goes from large to small, so the buddy of a whole arena below
         # the top level lies in smaller arenas, and those never hold a free block of its size.
         while level < self._top and self._free_level.get(buddy := address ^ (1 << level)) == level:
@@ -122,28 +103,9 @@ class Buddy(Reserving):
             address = min(address, buddy)
             level += 1
         self._add(address, level)
-        return held
 
-    def held_slots(self, request_id: int) -> int:
-        return self.extents(request_id)[0].slots
-
-    def extents(self, request_id: int) -> tuple[Extent, ...]:
-        block = self._blocks.get(request_id)
-        if block is None:
-            raise holds_none(request_id)
-        address, level = block
-        return (Extent(address * self.min_block, self.min_block << level),)
-
-    def free_blocks(self) -> list[Extent]:
-        """The free blocks in address order. Two free neighbours are listed apart unless they are buddies."""
-        return [
-            Extent(address * self.min_block, self.min_block << level)
-            for address, level in sorted(self._free_level.items())
-        ]
-
-    def _level(self, slots: int) -> int:
-        """The level of the smallest block that holds ``slots``."""
-        return (-(-slots // self.min_block) - 1).bit_length()
+    def _extent(self, address: int, level: int) -> Extent:
+        return Extent(address * self.min_block, self.min_block << level)
 
     def _add(self, address: int, level: int) -> None:
         self._free_level[address] = level

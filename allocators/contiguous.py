@@ -12,9 +12,8 @@ What a request reserved and does not use is lost to everyone else, and so is a h
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
 
-from allocators.base import Extent, holds_already, holds_none, one_of, whole
+from allocators.base import Extent, one_of
 from allocators.reservation import Reserving
 
 FIT = ("first", "best", "worst", "next")
@@ -29,19 +28,14 @@ class Contiguous(Reserving):
     takes the low end of its hole. Raises InputError for values outside that.
     """
 
-    tail_slots = 0
-
     def __init__(
         self, capacity: int, reserve: str = "max", fit: str = "first", max_model_len: int | None = None
     ) -> None:
-        super().__init__(reserve, max_model_len)
-        self.capacity = whole("capacity", capacity)
+        super().__init__(capacity, reserve, max_model_len)
         self.fit = one_of("fit", fit, FIT)
-        self._must_place(self.capacity)
-        self.free_slots = self.capacity
+        self._place_at_most(self.capacity)
         self._hole_starts = [0]
         self._hole_slots = [self.capacity]
-        self._extents: dict[int, Extent] = {}
         self._last_end = 0
 
     @property
@@ -52,38 +46,21 @@ class Contiguous(Reserving):
     def largest_free_slots(self) -> int:
         return max(self._hole_slots, default=0)
 
-    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
-        return self.asked_slots(prompt_tokens, output_tokens) <= self.capacity
-
-    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:  # noqa: ARG002
-        if request_id in self._extents:
-            raise holds_already(request_id)
-        slots = self.asked_slots(prompt_tokens, output_tokens)
-        hole = self._find(slots) if slots <= self.free_slots else None
+    def _place(self, slots: int) -> Extent | None:
+        hole = self._find(slots)
         if hole is None:
-            return 0
+            return None
         start = self._hole_starts[hole]
         if self._hole_slots[hole] == slots:
             del self._hole_starts[hole], self._hole_slots[hole]
         else:
             self._hole_starts[hole] += slots
             self._hole_slots[hole] -= slots
-        self._extents[request_id] = Extent(start, slots)
         self._last_end = start + slots
-        self.free_slots -= slots
-        return slots
+        return Extent(start, slots)
 
-    def grow(self, request_ids: Sequence[int]) -> int:
-        for request_id in request_ids:
-            self.held_slots(request_id)  # raises for an unknown one
-        return 0
-
-    def release(self, request_id: int) -> int:
-        extent = self._extents.pop(request_id, None)
-        if extent is None:
-            raise holds_none(request_id)
+    def _give_back(self, extent: Extent) -> None:
         start, slots = extent
-        self.free_slots += slots
         starts, sizes = self._hole_starts, self._hole_slots
         above = bisect_left(starts, start)
         if above < len(starts) and starts[above] == start + slots:
@@ -94,16 +71,6 @@ class Contiguous(Reserving):
         else:
             starts.insert(above, start)
             sizes.insert(above, slots)
-        return extent.slots
-
-    def held_slots(self, request_id: int) -> int:
-        return self.extents(request_id)[0].slots
-
-    def extents(self, request_id: int) -> tuple[Extent, ...]:
-        extent = self._extents.get(request_id)
-        if extent is None:
-            raise holds_none(request_id)
-        return (extent,)
 
     def _find(self, slots: int) -> int | None:
         """Index of the hole that the fit chooses, None when no hole is large enough."""

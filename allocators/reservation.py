@@ -1,29 +1,43 @@
-"""How many slots a request asks for when it must be given all its memory at once.
+"""What contiguous and buddy share: a request asks once, for all it may ever write, and gets one extent or nothing.
 
-The three rules are those of the PagedAttention paper's baselines (Kwon et al., SOSP 2023, section 6.1):
-Orca (Max), Orca (Pow2) and Orca (Oracle) are a buddy allocator with ``max``, ``pow2`` and ``oracle``.
+How much it asks for is its **reservation rule**. The three are those of the PagedAttention paper's baselines (Kwon et
+al., SOSP 2023, section 6.1): Orca (Max), Orca (Pow2) and Orca (Oracle) are a buddy allocator with ``max``, ``pow2`` and
+``oracle``. Where the extent comes from is the allocator's own business: the two methods it has to write.
 """
 
-from allocators.base import InputError, one_of, whole
+from collections.abc import Sequence
+
+from allocators.base import Extent, InputError, holds_already, holds_none, one_of, whole
 
 RESERVE = ("max", "pow2", "oracle")
 
 
 class Reserving:
-    """The part that contiguous and buddy share: a request asks once, and never grows.
+    """All of an allocator but where an extent comes from: a subclass writes ``_place`` and ``_give_back``.
 
-    ``reserve``: ``max`` asks ``max_model_len``; ``pow2`` the prompt and the output rounded up to a power of
-    two, at most ``max_model_len``; ``oracle`` exactly what will be written, P + G - 1.
+    ``reserve``: ``max`` asks ``max_model_len``; ``pow2`` the prompt and the output rounded up to a power of two, at
+    most ``max_model_len``; ``oracle`` exactly what will be written, P + G - 1.
     """
 
     contiguous = True
     grow_slots = 0
+    tail_slots = 0
 
-    def __init__(self, reserve: str, max_model_len: int | None) -> None:
+    def __init__(self, capacity: int, reserve: str, max_model_len: int | None = None) -> None:
+        self.capacity = self.free_slots = self.most_slots = whole("capacity", capacity)
         self.reserve = one_of("reserve", reserve, RESERVE)
         self.max_model_len = None if max_model_len is None else whole("max_model_len", max_model_len)
         if reserve == "max" and max_model_len is None:
             raise InputError("max_model_len(=None) must be given with reserve=max: it is what a request asks for")
+        self._extents: dict[int, Extent] = {}
+
+    def _place(self, slots: int) -> Extent | None:
+        """Take a run of at least ``slots`` from the free ones; None, with nothing changed, when there is none."""
+        raise NotImplementedError
+
+    def _give_back(self, extent: Extent) -> None:
+        """Make an extent that ``_place`` returned free again."""
+        raise NotImplementedError
 
     def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:
         """Slots asked for a request, before any rounding by the allocator."""
@@ -36,10 +50,48 @@ class Reserving:
         asked = prompt_tokens + (1 << (output_tokens - 1).bit_length()) - 1
         return asked if limit is None else min(asked, limit)
 
-    def _must_place(self, most_slots: int) -> None:
-        """Refuse a pool in which reserve=max could never place a single request."""
-        if self.reserve == "max" and self.asked_slots(1, 1) > most_slots:
+    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
+        return self.asked_slots(prompt_tokens, output_tokens) <= self.most_slots
+
+    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:  # noqa: ARG002
+        if request_id in self._extents:
+            raise holds_already(request_id)
+        asked = self.asked_slots(prompt_tokens, output_tokens)
+        extent = self._place(asked) if asked <= self.free_slots else None
+        if extent is None:
+            return 0
+        self._extents[request_id] = extent
+        self.free_slots -= extent.slots
+        return extent.slots
+
+    def grow(self, request_ids: Sequence[int]) -> int:
+        """Nobody grows: all was reserved at once."""
+        for request_id in request_ids:
+            self.held_slots(request_id)  # raises for an unknown one
+        return 0
+
+    def release(self, request_id: int) -> int:
+        extent = self._extents.pop(request_id, None)
+        if extent is None:
+            raise holds_none(request_id)
+        self._give_back(extent)
+        self.free_slots += extent.slots
+        return extent.slots
+
+    def held_slots(self, request_id: int) -> int:
+        return self.extents(request_id)[0].slots
+
+    def extents(self, request_id: int) -> tuple[Extent, ...]:
+        extent = self._extents.get(request_id)
+        if extent is None:
+            raise holds_none(request_id)
+        return (extent,)
+
+    def _place_at_most(self, slots: int) -> None:
+        """Say that no request can ever get more than ``slots``; refuse a pool in which reserve=max could place none."""
+        self.most_slots = slots
+        if self.reserve == "max" and self.asked_slots(1, 1) > slots:
             raise InputError(
-                f"max_model_len(={self.max_model_len}) must be <= {most_slots}, the most this pool can ever place "
-                "for one request: reserve=max asks for all of it"
+                f"max_model_len(={self.max_model_len}) must be <= {slots}, the most this pool can ever place for one "
+                "request: reserve=max asks for all of it"
             )

@@ -1,18 +1,35 @@
-"""``kvfrag`` and ``python -m simulator``: run the command line, and turn every failure into one line and an exit code."""
+"""``kvfrag`` and ``python -m simulator``: run the command line; every failure ends in one line and an exit code."""
 
 import os
 import sys
+import traceback
+from io import TextIOWrapper
+from pathlib import Path
 
 INPUT_WRONG, FAILED, INTERRUPTED = 2, 1, 130
 
 
 def main() -> None:
-    """Run ``kvfrag`` with the process's arguments. Exit codes: 0 done, 2 wrong input, 1 anything else, 130 interrupted."""
+    """Run ``kvfrag`` with the process's arguments. Exit codes: 0 done, 2 wrong input, 130 interrupted, 1 all else."""
+    _prepare_output()
     try:
         code = _run()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         code = _say("interrupted", INTERRUPTED)
+    except OSError as error:
+        code = _say_output_failed(error)
     sys.exit(code)
+
+
+def _prepare_output() -> None:
+    """Output that is closed goes nowhere, and a character that its encoding lacks is shown as '?'."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        elif name == "stdout" and isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _run() -> int:
@@ -22,22 +39,44 @@ def _run() -> int:
     from allocators.base import InputError
     from simulator.cli import app
 
+    # A user's own allocator may lie in the current folder; what is installed goes before it.
+    if "" not in sys.path:
+        sys.path.append("")
     try:
-        return app(sys.argv[1:] or ["--help"], prog_name="kvfrag", standalone_mode=False) or 0
+        code: int = app(sys.argv[1:] or ["--help"], prog_name="kvfrag", standalone_mode=False) or 0
     except Abort:
-        return _say("interrupted", INTERRUPTED)
+        raise KeyboardInterrupt from None
     except TyperException as error:
-        return _say(error.format_message(), INPUT_WRONG)
+        context = getattr(error, "ctx", None)
+        hint = f"; see {context.command_path} --help" if context else ""
+        return _say(error.format_message().rstrip(".") + hint, INPUT_WRONG)
     except InputError as error:
         return _say(str(error), INPUT_WRONG)
-    except BrokenPipeError:
-        # Whoever read our output has left; Python would complain once more when it flushes on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     except Exception as error:
         if os.environ.get("KVFRAG_TRACEBACK"):
             raise
-        return _say(f"internal error: {type(error).__name__}: {error} (KVFRAG_TRACEBACK=1 shows where)", FAILED)
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            raise  # writing standard output
+        return _say(f"{_told(error)}; KVFRAG_TRACEBACK=1 shows the way there", FAILED)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return code
+
+
+def _told(error: BaseException) -> str:
+    """What went wrong and where, in our code or in a user's own allocator."""
+    while error.__cause__ is not None:  # SimPy raises a copy of what its process raised
+        error = error.__cause__
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+
+
+def _say_output_failed(error: OSError) -> int:
+    # Python would try to write what is left once more on its way out.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return FAILED  # whoever read it has left, and knows
+    return _say(f"standard output cannot be written: {error.strerror}", FAILED)
 
 
 def _say(message: str, code: int) -> int:

@@ -1,28 +1,60 @@
 """``kvfrag``: the command line. It reads options, says what is wrong with them before anything runs, and prints."""
 
+import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from tqdm import tqdm
 
-from allocators import Allocator, InputError, make_allocator
+from allocators import ALLOCATORS, Allocator, InputError, make_allocator
+from allocators.base import whole
 from simulator.cost import StepCost, parse_bytes
 from simulator.models import load_model, slots_for
-from simulator.report import as_json, check_writable, console, legend, run_tables, table, write_json, write_whole
+from simulator.report import as_json, check_outputs, console, print_runs, print_trace, table, write_json, write_whole
+from simulator.rows import listed, short
 from simulator.run import Run, check_folder
-from simulator.settings import Settings
+from simulator.settings import MOST_SLOTS, Settings
 from simulator.trace import Trace, describe, open_trace
 from simulator.views import VIEWS
 
 PICTURES = (".png", ".svg", ".pdf")
 
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{short(text)} must be a whole number") from None
+
+
+def _number(metavar: str, help: str) -> Any:
+    """An option that takes a whole number."""
+    return typer.Option(metavar=metavar, help=help, parser=_whole_number)
+
+
+def _allocators() -> str:
+    """The allocators with the defaults of their options, as one types them."""
+    lines = []
+    for name, constructor in ALLOCATORS.items():
+        own = [p for p in list(inspect.signature(constructor).parameters.values())[1:] if p.name != "max_model_len"]
+        lines.append(f"{name}:" + ",".join(f"{p.name}={'none' if p.default is None else p.default}" for p in own))
+    return "\b\nAllocators, with the defaults of their options:\n  " + "\n  ".join(lines)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"kvfrag {version('kvfrag')}")
+        raise typer.Exit
+
+
 app = typer.Typer(
-    help="See where the memory of an LLM server goes: replay request traces against KV-cache allocators.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -41,16 +73,28 @@ Json = Annotated[
 ]
 
 
-@app.command()
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """See where the memory of an LLM server goes: replay request traces against KV-cache allocators."""
+
+
+@app.command(short_help="Replay a trace against allocators.", epilog=_allocators())
 def run(
     trace: TraceArgument,
     allocator: Annotated[
         list[str],
         typer.Option(
-            "-a", "--allocator", metavar="SPEC", help="contiguous, buddy or paged with options, or your own; repeat."
+            "-a",
+            "--allocator",
+            metavar="SPEC",
+            help="Such as paged or paged:block_size=16, or your own: package.module.Class:arg=1. Repeat to compare.",
         ),
     ],
-    capacity: Annotated[int | None, typer.Option(metavar="SLOTS", help="Size of the pool in token slots.")] = None,
+    capacity: Annotated[int | None, _number("SLOTS", "Size of the pool in token slots.")] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Or its size in bytes, such as 12GiB, with --model.")
     ] = None,
@@ -58,18 +102,22 @@ def run(
     gpu: Annotated[
         str | None, typer.Option(metavar="NAME", help="With --model: a cost from the GPU's peak rates.")
     ] = None,
-    max_model_len: Annotated[int | None, typer.Option(metavar="N", help="Longest prompt + output, in tokens.")] = None,
-    max_batch: Annotated[int | None, typer.Option(metavar="N", help="Most requests running at once.")] = None,
-    max_batch_tokens: Annotated[int | None, typer.Option(metavar="N", help="Most new tokens in one iteration.")] = None,
+    max_model_len: Annotated[int | None, _number("N", "Longest prompt + output, in tokens.")] = None,
+    max_batch: Annotated[int | None, _number("N", "Most requests running at once.")] = None,
+    max_batch_tokens: Annotated[int | None, _number("N", "Most new tokens in one iteration.")] = None,
     too_long: Annotated[
         str, typer.Option(metavar="reject|truncate", help="What becomes of longer requests.")
     ] = "reject",
     preemption: Annotated[
         str, typer.Option(metavar="recompute|swap", help="How a preempted request comes back.")
     ] = "recompute",
-    swap_slots: Annotated[int | None, typer.Option(metavar="N", help="Room on the host, in slots, for swap.")] = None,
+    swap_slots: Annotated[int | None, _number("N", "Room on the host, in slots, for swap.")] = None,
     cost: Annotated[
-        str | None, typer.Option(metavar="KEY=TIME,...", help="What an iteration costs. Default: " + str(StepCost()))
+        str | None,
+        typer.Option(
+            metavar="KEY=TIME,...",
+            help=f"What an iteration costs. Default: {str(StepCost()).replace(',', ', ')}",
+        ),
     ] = None,
     window: Annotated[
         tuple[str, str] | None,
@@ -105,12 +153,11 @@ def run(
         swap_slots=swap_slots or 0,
         window_s=window,
     )
-    allocators = [make_allocator(spec, slots, max_model_len) for spec in allocator]
+    allocators = [_allocator(spec, slots, max_model_len) for spec in allocator]
     folders = _folders(save, [made.spec for made in allocators])
-    if json_to not in (None, "-"):
-        check_writable(Path(json_to))
     if plot is not None:
         _check_picture(plot)
+    check_outputs({"--json": _json_file(json_to), "--plot": plot}, [trace, model])
     requests = _read(trace, strict, quiet)
 
     runs = [_replayed(requests, made, settings, spec, quiet) for made, spec in zip(allocators, allocator, strict=True)]
@@ -124,12 +171,12 @@ def run(
     if json_to is not None:
         write_json(json_to, as_json(runs))
     if json_to != "-":
-        _print_runs(runs, view)
+        print_runs(runs, view)
 
 
-@app.command()
+@app.command(short_help="Reproduce the PagedAttention paper's Figure 2.")
 def figure2(
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="How many random workloads.")] = 5,
+    seeds: Annotated[int, _number("N", "How many random workloads.")] = 5,
     plot: Annotated[Path, typer.Option(metavar="FILE", help="Where to draw it: .png, .svg or .pdf.")] = Path(
         "figure2.png"
     ),
@@ -139,39 +186,40 @@ def figure2(
     from simulator.figure2 import ALLOCATORS, PAPER, figure2
     from simulator.plots import waste_bars
 
+    whole("--seeds", seeds)
     _check_picture(plot)
+    check_outputs({"--plot": plot})
     with _progress(seeds * len(ALLOCATORS), "figure2", "run", quiet) as bar:
-        bars = figure2(range(seeds), lambda run: bar.update())
-    shown = table(f"PagedAttention (SOSP 2023), Figure 2: % of the KV cache, {seeds} seeds", "", *VIEWS["paper"])
+        bars = figure2(range(seeds), bar.update)
+    shown = table("Figure 2 of the PagedAttention paper (SOSP 2023): % of the KV cache", "", *VIEWS["paper"])
     for one in bars:
-        percents = one.percents()
-        mean, spread = percents.mean(), percents.std(ddof=1).fillna(0.0)
-        shown.add_row(one.name, *(f"{mean[part]:.1f} ± {spread[part]:.1f}" for part in VIEWS["paper"]))
-        paper = PAPER[one.name]
-        shown.add_row(
-            "  paper",
-            *(f"{paper[part]:.1f}     " if part in paper else "-     " for part in VIEWS["paper"]),
-            style="dim",
-        )
-    console().print(shown)
-    console().print(
-        "  mean ± standard deviation between the seeds; OPT-13B, ShareGPT lengths, 4 requests/s, 300 to 900 s"
-    )
+        percents, paper = one.percents(), PAPER[one.name]
+        mean, spread = percents.mean(), percents.std(ddof=1)
+        # The paper's numbers stand right below the means.
+        plus_minus = [f" ± {spread[part]:.1f}" if seeds > 1 else "" for part in VIEWS["paper"]]
+        shown.add_row(one.name, *(f"{mean[part]:.1f}{more}" for part, more in zip(mean.index, plus_minus, strict=True)))
+        printed = [f"{paper[part]:.1f}" if part in paper else "-" for part in VIEWS["paper"]]
+        aligned = (text + " " * len(more) for text, more in zip(printed, plus_minus, strict=True))
+        shown.add_row("  paper", *aligned, style="dim")
+    out = console()
+    out.print(shown)
+    if seeds > 1:
+        out.print(f"  mean ± standard deviation over {seeds} seeds")
+    out.print("  OPT-13B on one A100-40GB, ShareGPT lengths, 4 requests/s, from 300 s to 900 s")
     _draw(waste_bars(bars, "paper", reference=PAPER, reference_name="paper"), plot, quiet)
 
 
 @trace_app.command()
 def info(trace: TraceArgument, json_to: Json = None, strict: Strict = False, quiet: Quiet = False) -> None:
     """What a trace holds: rows read, kept and dropped, arrivals, prompt and output lengths."""
-    if json_to not in (None, "-"):
-        check_writable(Path(json_to))
-    requests = _read(trace, strict, quiet)
+    check_outputs({"--json": _json_file(json_to)}, [trace])
+    requests = _read(trace, strict, quiet or json_to != "-")  # the table tells what was dropped
     facts = describe(requests)
     if json_to is not None:
         report = {} if requests.report is None else {"read": vars(requests.report)}
         write_json(json_to, {"name": requests.name, "sha256": requests.sha256, **report, **facts})
     if json_to != "-":
-        _print_trace(requests, facts)
+        print_trace(requests, facts)
 
 
 def _capacity(capacity: int | None, memory: str | None, model: str | None) -> int:
@@ -179,14 +227,16 @@ def _capacity(capacity: int | None, memory: str | None, model: str | None) -> in
     if capacity is not None and memory is not None:
         raise InputError("--capacity and --memory both say how large the pool is; give one of them")
     if capacity is not None:
-        if capacity < 1:
-            raise InputError(f"--capacity(={capacity}) must be a whole number >= 1")
-        return capacity
-    if memory is None:
+        name, slots = f"--capacity(={capacity})", capacity
+    elif memory is None:
         raise InputError("how large is the pool? --capacity SLOTS, or --memory SIZE with --model NAME")
-    if model is None:
+    elif model is None:
         raise InputError("--memory needs --model NAME|config.json, which gives the bytes of a slot")
-    return slots_for(parse_bytes(memory, "--memory"), load_model(model))
+    else:
+        name, slots = f"--memory(={memory})", slots_for(parse_bytes(memory, "--memory"), load_model(model))
+    if not 1 <= slots <= MOST_SLOTS:
+        raise InputError(f"{name} must be 1 to {MOST_SLOTS:,} token slots")
+    return slots
 
 
 def _cost(cost: str | None, model: str | None, gpu: str | None) -> StepCost:
@@ -197,28 +247,46 @@ def _cost(cost: str | None, model: str | None, gpu: str | None) -> StepCost:
     return StepCost.from_hardware(model, gpu)
 
 
+def _allocator(spec: str, slots: int, max_model_len: int | None) -> Allocator:
+    """The allocator of a spec. What a user's own constructor says of a value is told like what ours say."""
+    try:
+        made = make_allocator(spec, slots, max_model_len)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{spec}: {error}") from error
+    lacking = [name for name in vars(Allocator) if not name.startswith("_") and not hasattr(made, name)]
+    if lacking:
+        raise InputError(f"{spec} is not an allocator: it lacks {', '.join(lacking)} (see allocators/base.py)")
+    return made
+
+
 def _folders(save: Path | None, specs: Sequence[str]) -> list[Path]:
     """Where each run is saved: the folder itself for one, a folder each in it for several."""
     if save is None:
         return []
-    folders = [save]
-    if len(specs) > 1:
-        if (save / "run.json").exists():
-            raise InputError(f"{save} holds a saved run; several runs need a folder of their own")
-        folders = [save / f"{number}-{spec.partition(':')[0]}" for number, spec in enumerate(specs, start=1)]
+    if len(specs) == 1:
+        check_folder(save)
+        return [save]
+    folders = [save / f"{number}-{spec.partition(':')[0]}" for number, spec in enumerate(specs, start=1)]
+    others = set(save.iterdir()) - set(folders) if save.is_dir() else set()
+    if others:
+        raise InputError(f"{save} must be new, empty, or hold the same runs to replace; it holds {min(others).name}")
     for folder in folders:
         check_folder(folder)
-    above = next(parent for parent in (save, *save.absolute().parents) if parent.is_dir())
-    check_writable(above / "run.json")
     return folders
+
+
+def _json_file(json_to: str | None) -> Path | None:
+    return None if json_to in (None, "-") else Path(json_to)
 
 
 def _read(trace: str, strict: bool, quiet: bool) -> Trace:
     requests = open_trace(trace, strict)
     report = requests.report
-    if report is not None and report.kept < report.rows:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.dropped.items())
-        _note(quiet, f"{requests.name}: {report.rows - report.kept:,} of {report.rows:,} rows dropped: {reasons}")
+    if report is not None and report.dropped:
+        dropped = f"{report.rows - report.kept:,} of {report.rows:,} rows dropped"
+        _note(quiet, f"{requests.name}: {dropped}: {listed(report.dropped)}")
     return requests
 
 
@@ -230,49 +298,17 @@ def _replayed(requests: Trace, allocator: Allocator, settings: Settings, label: 
     return replace(simulate(requests, allocator, progress=shown, **fields), label=label)
 
 
-def _print_runs(runs: Sequence[Run], view: str) -> None:
-    out, source = console(), runs[0].trace
-    out.print(f"{source.name}: {source.requests:,} requests, a pool of {runs[0].capacity:,} token slots\n")
-    for shown in run_tables(runs, view):
-        out.print(shown)
-    out.print(legend(view))
-
-
-def _print_trace(requests: Trace, facts: dict[str, Any]) -> None:
-    out, report = console(), requests.report
-    out.print(f"{requests.name}: {facts['rows']:,} requests over {facts['duration_s']:,.1f} s", soft_wrap=True)
-    if report is not None:
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in report.dropped.items()) or "none"
-        out.print(
-            f"  format {report.format}: {report.rows:,} rows read, {report.kept:,} kept, dropped: {dropped}; "
-            f"{report.out_of_order:,} out of order",
-            soft_wrap=True,
-        )
-    rate, gap_cv = facts["rate_per_s"], facts["gap_cv"]
-    if rate is not None:
-        out.print(f"  {rate:.2f} requests/s, coefficient of variation of the gaps {gap_cv:.2f} (Poisson: 1)")
-    shown = table("", "tokens", "mean", "p50", "p99", "max")
-    for name in ("prompt_tokens", "output_tokens"):
-        figures = facts[name]
-        shown.add_row(name.removesuffix("_tokens"), *(f"{figures[key]:,.0f}" for key in ("mean", "p50", "p99", "max")))
-    out.print(shown)
-
-
 def _check_picture(path: Path) -> None:
     if path.suffix.lower() not in PICTURES:
-        raise InputError(f"{path} must end in one of {', '.join(PICTURES)}")
-    check_writable(path)
+        raise InputError(f"--plot(={path}) must end in one of {', '.join(PICTURES)}")
 
 
 def _draw(axes: Any, path: Path, quiet: bool) -> None:
-    # Without the date and a fixed salt, the same picture has the same bytes.
+    # Without the date the same picture has the same bytes.
     metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[path.suffix.lower()]
-    write_whole(
-        path,
-        lambda file: axes.figure.savefig(
-            file, format=path.suffix[1:].lower(), dpi=150, bbox_inches="tight", metadata=metadata
-        ),
-    )
+    drawn = BytesIO()
+    axes.figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=150, bbox_inches="tight", metadata=metadata)
+    write_whole(path, drawn.getvalue())
     _note(quiet, f"drew {path}")
 
 

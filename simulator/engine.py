@@ -51,7 +51,7 @@ from then on, its overprovision in slots, and its rank in admission order."""
 
 @dataclass
 class Change:
-    """What growing did to the batch: slots by what they hold (``ledger.COLUMNS``), and token states moved to the host."""
+    """What growing did to the batch: slots by what they hold (``ledger.COLUMNS``), token states moved to the host."""
 
     covered: int = 0
     rounding: int = 0
@@ -78,7 +78,7 @@ class Server:
         outputs: Sequence[int],
         rows: Iterable[int],
         layout_times_ps: Sequence[int] = (),
-        on_progress: Callable[[int], object] = lambda finished: None,
+        on_progress: Callable[[int], object] = bool,
     ) -> None:
         self.allocator, self.settings, self.ledger = allocator, settings, ledger
         self.arrivals_ps, self.prompts, self.outputs, self.rows = arrivals_ps, prompts, outputs, rows
@@ -114,12 +114,7 @@ class Server:
         admitted_ps, finished_ps, record, buffer = served.admitted_ps, served.finished_ps, ledger.record, ledger.buffer
         allocate_more, grow_slots, last_grow_rounding = allocator.grow, allocator.grow_slots, self.last_grow_rounding
         cost, may_grow, tail_slots = settings.cost, grow_slots != 0, allocator.tail_slots
-        base_ps, prefill_token_ps, sequence_ps, kv_token_ps = (
-            cost.base,
-            cost.prefill_token,
-            cost.sequence,
-            cost.kv_token,
-        )
+        base_ps, sequence_ps, kv_token_ps = cost.base, cost.sequence, cost.kv_token
         max_batch, max_batch_tokens = settings.max_batch or NEVER, settings.max_batch_tokens or NEVER
         window_end_ps = settings.window_ps[1] if settings.window_ps else NEVER
         next_layout_ps = self.layout_times_ps[0] if self.layout_times_ps else NEVER
@@ -133,7 +128,8 @@ class Server:
         decide = True  # whether admission may have changed
         blocked = False  # someone waits, and only a finish or a preemption can change that
         retry = False  # someone waits, and the next iteration has new tokens for it
-        why, refused_slots = IDLE, 0
+        why = IDLE
+        asking, asked = -1, 0  # the head of the queue, once it has asked, and how many slots
 
         while now_ps < window_end_ps:
             if not batch and arrival_ps > now_ps and not returning:
@@ -174,7 +170,7 @@ class Server:
                         preempted = retry = True
                         why = RESIDUAL
                         next_end = ends.first()
-                if why == EXTERNAL and refused_slots > allocator.free_slots - tail_slots:
+                if why == EXTERNAL and asked > allocator.free_slots - tail_slots:
                     why = RESIDUAL  # less is free now than was refused
 
             # 2. Admit, first come, first served, until a check stops the head of the queue.
@@ -197,17 +193,18 @@ class Server:
                     if new_tokens > max_batch_tokens and batch:
                         retry = batch > before
                         break
+                    if request != asking:
+                        asking, asked = request, asked_slots(prompt, output)
                     held = allocate(request, prompt, output, not batch)
                     if not held:
-                        refused_slots = asked_slots(prompt, output)
                         if not batch:
                             raise RuntimeError(f"{allocator.spec} refuses request {request} although the pool is empty")
-                        enough = refused_slots <= allocator.free_slots - tail_slots
+                        enough = asked <= allocator.free_slots - tail_slots
                         why = EXTERNAL if allocator.contiguous and enough else RESIDUAL
                         break
-                    moved = True
+                    moved, asking = True, -1
                     final = prompt + output - 1
-                    over = asked_slots(prompt, output) - final
+                    over = asked - final
                     if held < final:
                         covered += held
                         over = 0
@@ -246,7 +243,7 @@ class Server:
             length_ps = first_ps = base_ps + sequence_ps * batch + kv_token_ps * used
             count = 1
             if prefill_tokens or swapped_tokens or preempted:
-                first_ps += prefill_token_ps * prefill_tokens + cost.swapped_token * swapped_tokens
+                first_ps += cost.prefill_token * prefill_tokens + cost.swapped_token * swapped_tokens
                 length_ps = first_ps
             else:
                 count = (next_end + 1 if next_end < next_grow else next_grow) - iteration
@@ -301,7 +298,7 @@ class Server:
         served.layouts += [Layout(time_ps, ()) for time_ps in self.layout_times_ps]  # behind the end
 
     def _grow_or_preempt(self, growing: list[int], count: int, iteration: int, now_ps: int) -> Change:
-        """Serve those behind the first ``count`` too, and preempt the newest running request whenever there is no room."""
+        """Serve those behind the first ``count`` too; whenever there is no room, preempt the newest running request."""
         change = Change()
         step = self.allocator.grow_slots
         if step is None:
@@ -382,7 +379,7 @@ class Server:
         return states
 
     def _keep_layouts(self, now_ps: int, until_ps: int, iteration: int, first_ps: int, step_ps: int) -> int:
-        """Keep the memory map at each asked time in the stretch (or gap) that begins now; returns the next such time."""
+        """Keep the memory map at each asked time in the stretch or gap that begins now; returns the next such time."""
         times = self.layout_times_ps
         while times and times[0] < until_ps:
             time_ps = times.popleft()

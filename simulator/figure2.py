@@ -83,12 +83,12 @@ def workload(seed: int) -> Trace:
     return Trace.workload("sharegpt", rate=4.0, duration_s=900, seed=seed, max_total=MAX_MODEL_LEN - 1)
 
 
-def figure2(seeds: Sequence[int], on_run: Callable[[Run], object] = lambda run: None) -> list[Bar]:
-    """Simulate the figure for each seed. ``on_run`` is told of every run that ends."""
+def figure2(seeds: Sequence[int], on_run: Callable[[], object] = lambda: None) -> list[Bar]:
+    """Simulate the figure for each seed. ``on_run`` is called whenever a run ends."""
     runs: dict[str, list[Run]] = {name: [] for name in ALLOCATORS}
     for seed in seeds:
         trace = workload(seed)
         for name, make in ALLOCATORS.items():
             runs[name].append(simulate(trace, make(), **SETTINGS))
-            on_run(runs[name][-1])
+            on_run()
     return [Bar(name, tuple(several)) for name, several in runs.items()]

@@ -8,7 +8,6 @@ computed twice, modulo 2^64 in integers and roughly in floats, and only one whol
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np

@@ -3,27 +3,24 @@
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from itertools import accumulate, pairwise
 from typing import TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.engine import Served, Server, serve
-from simulator.ledger import CATEGORIES, INTEGRALS, Ledger
-from simulator.run import Run, Source
-from simulator.settings import Settings
+from simulator.ledger import CATEGORIES, Ledger
+from simulator.run import STATUS, Run, Source
+from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
 from simulator.trace import Trace
 
-STATUS = ("finished", "running", "waiting", "not_arrived", "too_long", "never_fits")
-"""What can have become of a request when the run stopped."""
-
 _PROGRESS_AFTER_S = 2.0
+_LONGEST_PS = 1 << 62  # of an iteration, so that the ledger's 64-bit numbers hold it
 
 
 class SettingsFields(TypedDict, total=False):
@@ -59,6 +56,7 @@ def simulate(
     """
     chosen = _settings(allocator, settings)
     bins = whole("timeline_bins", timeline_bins, at_least=0)
+    layout_times_ps = sorted(map(_layout_time_ps, layout_times_s))
     if allocator.free_slots != allocator.capacity:
         raise InputError(f"{allocator.spec} already holds memory: make a new one for each run")
     arrivals_ps = [time_ns * 1000 for time_ns in trace.arrival_ns.tolist()]
@@ -70,7 +68,7 @@ def simulate(
     with tqdm(total=len(rows), desc=allocator.spec, unit="req", delay=_PROGRESS_AFTER_S, disable=not progress) as bar:
         server = Server(
             *(allocator, chosen, ledger, arrivals_ps, prompts, outputs, rows),
-            sorted(round(Decimal(str(time_s)) * 10**12) for time_s in layout_times_s),
+            layout_times_ps,
             on_progress=lambda finished: bar.update(finished - bar.n),
         )
         served = serve(server)
@@ -92,7 +90,7 @@ def simulate(
     return Run(
         trace=Source(trace.name, len(trace), trace.sha256),
         allocator=allocator.spec,
-        capacity=allocator.capacity,
+        capacity=int(allocator.capacity),
         settings=chosen,
         duration_ps=duration_ps,
         integrals={name: sum(values) for name, values in parts.items()},
@@ -111,11 +109,33 @@ def _settings(allocator: Allocator, given: SettingsFields) -> Settings:
         raise InputError(f"unknown setting {sorted(unknown)[0]!r}; choose from {allowed}")
     settings = Settings(**given)
     own = getattr(allocator, "max_model_len", None)
-    if own is None or own == settings.max_model_len:
-        return settings
-    if settings.max_model_len is None:
-        return Settings(**(given | {"max_model_len": own}))
-    raise InputError(f"max_model_len(={settings.max_model_len}) must be the allocator's, which is {own}")
+    if own is not None and settings.max_model_len is None:
+        settings = Settings(**(given | {"max_model_len": own}))
+    elif own not in (None, settings.max_model_len):
+        raise InputError(f"max_model_len(={settings.max_model_len}) must be the allocator's, which is {own}")
+    _check_size(int(allocator.capacity), settings.cost)
+    return settings
+
+
+def _check_size(capacity: int, cost: StepCost) -> None:
+    """Raise InputError unless the numbers of any iteration fit the ledger."""
+    if capacity > MOST_SLOTS:
+        raise InputError(f"capacity(={capacity}) must be <= {MOST_SLOTS:,} slots")
+    longest_s, most_s = (ps // 10**12 for ps in (cost.duration_ps(capacity, capacity, capacity, capacity), _LONGEST_PS))
+    if longest_s >= most_s:
+        raise InputError(
+            f"cost(={cost}) must be lower: an iteration over all of {capacity:,} slots could take {longest_s:,} s, "
+            f"and {most_s:,} s is the most"
+        )
+
+
+def _layout_time_ps(time_s: float) -> int:
+    try:
+        if 0 <= float(time_s) <= MOST_SECONDS:
+            return to_ps(time_s)
+    except (ValueError, TypeError):
+        pass
+    raise InputError(f"layout_times_s(={time_s!r}) must be numbers of seconds from 0 to {MOST_SECONDS:g}")
 
 
 def _reject(prompts: list[int], outputs: list[int], allocator: Allocator, settings: Settings) -> list[str]:
@@ -157,10 +177,10 @@ def _timeline(
     whole |= {"waiting": _overlaps(waits_ps, edges_ps), "largest_free": parts["largest"]}
     seconds = _seconds(edges_ps)
     means = {
-        name: [value / length_ps for value, length_ps in zip(values, lengths, strict=False)]
+        name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])
         for name, values in whole.items()
     }
-    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
+    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means}, dtype=np.float64)
 
 
 def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> list[int]:
@@ -196,12 +216,14 @@ def _requests(
     return pd.DataFrame(
         {
             "arrival_s": _seconds(arrivals_ps),
-            "prompt_tokens": prompts,
-            "output_tokens": outputs,
+            "prompt_tokens": np.array(prompts),
+            "output_tokens": np.array(outputs),
             "admitted_s": _seconds(served.admitted_ps),
             "finished_s": _seconds(served.finished_ps),
             "preemptions": preemptions,
-            "status": pd.Categorical.from_codes([codes[one] for one in status], STATUS),
+            "status": pd.Categorical.from_codes(
+                [codes[one] for one in status], dtype=pd.CategoricalDtype(list(STATUS))
+            ),
         }
     )
 

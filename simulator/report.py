@@ -1,53 +1,85 @@
 """What the command line prints and writes: tables for people, JSON for programs, each file whole or not at all."""
 
+import errno
 import json
 import os
+import shutil
+import stat
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from allocators.base import InputError
 from simulator.run import Run
+from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
 
 MEANINGS = {
     "used": "written keys and values",
     "token states": "written keys and values",
-    "reservation": "held now, written later",
-    "internal": "held, never written",
-    "overprovision": "asked for, never written",
-    "rounding": "the allocator's rounding up, never written",
-    "external": "free, and enough for the request that was refused, but not in one piece",
+    "reservation": "waste: held now, written later",
+    "internal": "waste: held, never written",
+    "overprovision": "waste: asked for, never written",
+    "rounding": "waste: the allocator's rounding up, never written",
+    "external": "waste: free, and enough for the refused request, but in pieces",
     "residual": "free, less than the refused request asked for",
     "idle": "free, and nobody was refused",
     "free": "free for any other reason",
-    "external & others": "rounding, external and everything else that is free",
+    "external & others": "rounding, external, and whatever else is free",
 }
 """One line for each column of a table."""
 
+_PIPE_COLUMNS = 160
+
 
 def console() -> Console:
-    """Standard output; wide enough for any table when it is a file or a pipe."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    """Standard output, which shows names as they are; wide enough for any table when it is a file or a pipe."""
+    return Console(markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
 
 
 def table(title: str, first: str, *columns: str) -> Table:
     """A table whose first column is words and whose others are numbers."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     made.add_column(first, overflow="fold")
     for column in columns:
-        made.add_column(column, justify="right")
+        made.add_column(column, justify="right", overflow="fold")
     return made
 
 
-def run_tables(runs: Sequence[Run], view: str) -> list[Table]:
+def print_runs(runs: Sequence[Run], view: str) -> None:
+    """The tables of :func:`run_tables`, and what their columns mean."""
+    out, source = console(), runs[0].trace
+    out.print(f"{source.name}: {_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots\n")
+    names = [run.name for run in runs]
+    tables = run_tables(runs, names, view)
+    any_width = out.options.update(max_width=10_000)
+    if any(Measurement.get(out, any_width, shown).maximum > out.width for shown in tables):
+        short = [f"{number} {name.partition(':')[0]}" for number, name in enumerate(names, start=1)]
+        for number, name in enumerate(names, start=1):
+            out.print(f"  {number} {name}")
+        out.print()
+        tables = run_tables(runs, short, view)
+    for shown in tables:
+        out.print(shown)
+    out.print(_legend(view))
+
+
+def run_tables(runs: Sequence[Run], names: Sequence[str], view: str) -> list[Table]:
     """Where the memory was, over the whole time and while somebody was refused memory; and how the requests fared."""
     parts = list(VIEWS[view])
     whole = table("Where the memory was: % of the pool, over the whole time", "allocator", *parts)
@@ -55,38 +87,64 @@ def run_tables(runs: Sequence[Run], view: str) -> list[Table]:
     served = table(
         "How the requests fared",
         "allocator",
-        *("time (s)", "refused (%)", "running", "at most", "finished", "preempted", "rejected"),
+        *("time (s)", "refused (%)", "running", "finished", "preempted", "rejected"),
     )
-    for run in runs:
+    for name, run in zip(names, runs, strict=True):
         figures = run.summary()
-        whole.add_row(run.name, *_percents(figures["share"], view))
+        duration_s, mean_batch = figures["duration_s"], figures["mean_batch"]
+        whole.add_row(name, *_percents(figures["share"], view))
         if figures["share_saturated"] is not None:
-            refused.add_row(run.name, *_percents(figures["share_saturated"], view))
+            refused.add_row(name, *_percents(figures["share_saturated"], view))
         served.add_row(
-            run.name,
-            f"{figures['duration_s']:,.1f}",
-            f"{100 * figures['saturated_s'] / figures['duration_s']:.1f}" if figures["duration_s"] else "-",
-            "-" if figures["mean_batch"] is None else f"{figures['mean_batch']:.1f}",
-            *(f"{figures[key]:,}" for key in ("peak_batch", "finished", "preemptions")),
+            name,
+            f"{duration_s:,.1f}",
+            f"{100 * figures['saturated_s'] / duration_s:.1f}" if duration_s else "-",
+            "-" if mean_batch is None else f"{mean_batch:.1f} ({figures['peak_batch']:,})",
+            *(f"{figures[key]:,}" for key in ("finished", "preemptions")),
             f"{sum(figures['rejected'].values()):,}",
         )
     return [whole, *([refused] if refused.row_count else []), served]
-
-
-def legend(view: str) -> str:
-    """What the columns of the tables mean, a line each."""
-    meanings = {part: MEANINGS[part] for part in VIEWS[view]} | {
-        "refused (%)": "of the time: the next request waited for memory",
-        "running": "requests at once, mean over iterations; at most: the most at once",
-        "rejected": "longer than max-model-len, or than the pool can ever hold",
-    }
-    return "\n".join(f"  {part:<17} {meaning}" for part, meaning in meanings.items())
 
 
 def _percents(share: dict[str, float] | None, view: str) -> list[str]:
     if share is None:
         return ["-"] * len(VIEWS[view])
     return [f"{100 * part:.1f}" for part in view_shares(share, view).values()]
+
+
+def _legend(view: str) -> Table:
+    """What the columns of the tables mean, a line each."""
+    meanings = {part: MEANINGS[part] for part in VIEWS[view]} | {
+        "refused (%)": "of the time: the next request waited for memory",
+        "running": "requests at once: the mean over iterations (the most)",
+        "preempted": "times a running request lost its memory and had to come back",
+        "rejected": "longer than max-model-len, or than the pool can ever hold",
+    }
+    made = Table.grid(padding=(0, 2))
+    made.add_column(no_wrap=True)
+    for part, meaning in meanings.items():
+        made.add_row(f"  {part}", meaning)
+    return made
+
+
+def print_trace(requests: Trace, facts: Mapping[str, Any]) -> None:
+    """What :func:`simulator.trace.describe` found, and how the rows of the file were read."""
+    out, report = console(), requests.report
+    out.print(f"{requests.name}: {_requests(facts['rows'])} over {facts['duration_s']:,.1f} s")
+    if report is not None:
+        out.print(f"  format {report}")
+    if facts["rate_per_s"] is not None:
+        rate, gap_cv = facts["rate_per_s"], facts["gap_cv"]
+        out.print(f"  {rate:.2f} requests/s; standard deviation / mean of the gaps {gap_cv:.2f} (Poisson: 1)")
+    shown = table("", "tokens", "mean", "p50", "p99", "max")
+    for name in ("prompt_tokens", "output_tokens"):
+        figures = facts[name]
+        shown.add_row(name.removesuffix("_tokens"), *(f"{figures[key]:,.0f}" for key in ("mean", "p50", "p99", "max")))
+    out.print(shown)
+
+
+def _requests(count: int) -> str:
+    return f"{count:,} request{'' if count == 1 else 's'}"
 
 
 def as_json(runs: Sequence[Run]) -> dict[str, Any]:
@@ -98,28 +156,60 @@ def as_json(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def check_writable(path: Path) -> None:
-    """Raise InputError unless a file can be written there. Nothing is left behind."""
-    if path.is_dir():
-        raise InputError(f"{path} cannot be written: it is a directory")
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[str | None] = ()) -> None:
+    """Raise InputError unless every output, by its option, can be written, is no other's, and none of the inputs."""
+    taken = {os.path.realpath(path): f"an input, {path}" for path in inputs if path}
+    for option, path in outputs.items():
+        if path is not None:
+            _check_writable(f"{option}(={path})", path)
+            other = taken.setdefault(os.path.realpath(path), option)
+            if other != option:
+                raise InputError(f"{option}(={path}) must not be the same file as {other}")
+
+
+def _check_writable(name: str, path: Path) -> None:
+    """Raise InputError unless a file can be written there, as far as that shows. Nothing is left behind."""
     try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-        if path.exists() and not os.access(path, os.W_OK):
-            raise PermissionError(13, "Permission denied")
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            mode = stat.S_IFREG
+        if stat.S_ISREG(mode):
+            real = Path(os.path.realpath(path))
+            with tempfile.TemporaryFile(dir=real.parent):
+                pass
+            if real.exists():
+                real.open("ab").close()
+        elif stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        elif not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+        missing = isinstance(error, FileNotFoundError) and not path.parent.exists()
+        reason = f"there is no folder {path.parent}" if missing else error.strerror
+        raise InputError(f"{name} cannot be written: {reason}") from None
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file all at once: what was there before stays until the new one is complete."""
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file all at once: what was there before stays until the new one is complete.
+
+    A link stays a link, a file keeps its permissions; what is no file (a device, a pipe) is written to. Raises
+    InputError when it cannot be written.
+    """
     scratch = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
+        real = Path(os.path.realpath(path))
+        with tempfile.NamedTemporaryFile(dir=real.parent, prefix=".kvfrag-", delete=False) as file:
             scratch = Path(file.name)
-            write(file)
-        scratch.chmod(0o666 & ~_umask())
-        scratch.replace(path)
+            file.write(content)
+        if real.exists():
+            shutil.copymode(real, scratch)
+        else:
+            scratch.chmod(0o666 & ~_umask())
+        scratch.replace(real)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
     finally:
@@ -127,13 +217,13 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             scratch.unlink(missing_ok=True)
 
 
-def write_json(target: str, content: dict[str, Any]) -> None:
+def write_json(target: str, content: Mapping[str, Any]) -> None:
     """Write JSON to a file, or to standard output for ``-``."""
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
     else:
-        write_whole(Path(target), lambda file: file.write(text.encode()))
+        write_whole(Path(target), text.encode())
 
 
 def _umask() -> int:

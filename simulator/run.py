@@ -1,20 +1,38 @@
-"""What a run leaves behind: its summary, its timeline, its requests, its memory maps. Saved and loaded as plain files."""
+"""What a run leaves behind: its summary, timeline, requests and memory maps. Saved and loaded as plain files."""
 
+import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from allocators.base import Extent, InputError
-from simulator.ledger import CATEGORIES, SATURATED
+from simulator.ledger import CATEGORIES, INTEGRALS, SATURATED
 from simulator.settings import Settings
 
+STATUS = ("finished", "running", "waiting", "not_arrived", "too_long", "never_fits")
+"""What can have become of a request when the run stopped."""
+
+COUNTS = ("iterations", "peak_batch", "preemptions", "finished", "too_long", "never_fits")
+"""What is counted from time 0 to the stop."""
+
 _FORMAT = "kvfrag run 1"
+_HEAD, _TIMELINE, _REQUESTS = "run.json", "timeline.csv", "requests.csv"
+_REQUEST_TYPES = {
+    "arrival_s": "float64",
+    "prompt_tokens": "int64",
+    "output_tokens": "int64",
+    "admitted_s": "float64",
+    "finished_s": "float64",
+    "preemptions": "int64",
+    "status": pd.CategoricalDtype(list(STATUS)),
+}
 
 
 class Allocation(NamedTuple):
@@ -67,13 +85,13 @@ class Run:
     integrals: Mapping[str, int]
     """Exact integrals over the covered time, keyed by ``ledger.INTEGRALS``: slots or requests times picoseconds."""
     counts: Mapping[str, int]
-    """iterations, peak_batch, preemptions, finished, too_long, never_fits; from time 0 to the stop."""
+    """Keyed by COUNTS; from time 0 to the stop."""
     timeline: pd.DataFrame
     """Equal time bins over the covered time (equal to a picosecond), a row each: start_s, end_s; mean slots of each
     category; mean requests running and waiting; largest_free in slots."""
     requests: pd.DataFrame
     """A row each, in order of arrival: arrival_s, prompt_tokens, output_tokens (after truncation), admitted_s (first),
-    finished_s, preemptions, status: finished, running, waiting, not_arrived, too_long or never_fits."""
+    finished_s, preemptions, and a status of STATUS."""
     layouts: tuple[Layout, ...] = ()
     """Memory maps at the times asked for."""
     label: str | None = None
@@ -117,8 +135,11 @@ class Run:
         The folder is made; one that holds an earlier run is replaced. Raises InputError for one that holds
         anything else, or that cannot be written.
         """
-        target = Path(folder)
-        check_folder(target)
+        check_folder(Path(folder))
+        tables = {
+            name: frame.to_csv(index=False, lineterminator="\n").encode()
+            for name, frame in ((_TIMELINE, self.timeline), (_REQUESTS, self.requests))
+        }
         head = {
             "format": _FORMAT,
             "trace": asdict(self.trace),
@@ -128,59 +149,98 @@ class Run:
             "duration_ps": self.duration_ps,
             "integrals": dict(self.integrals),
             "counts": dict(self.counts),
-            "layouts": self.layouts,
             "label": self.label,
+            "sha256": {name: _sha256(content) for name, content in tables.items()},
+            "layouts": self.layouts,
         }
+        files = {_HEAD: json.dumps(head, indent=1, default=int).encode() + b"\n", **tables}
+        target = Path(os.path.realpath(folder))
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=".kvfrag-") as scratch:
-                made = Path(scratch) / "run"
+                made, earlier = Path(scratch, "made"), Path(scratch, "earlier")
                 made.mkdir()
-                (made / "run.json").write_text(json.dumps(head, indent=1) + "\n")
-                self.timeline.to_csv(made / "timeline.csv", index=False)
-                self.requests.to_csv(made / "requests.csv", index=False)
+                for name, content in files.items():
+                    (made / name).write_bytes(content)
                 if target.exists():
-                    target.rename(Path(scratch) / "old")
-                made.rename(target)
+                    target.rename(earlier)
+                try:
+                    made.rename(target)
+                except BaseException:
+                    if earlier.exists():
+                        earlier.rename(target)
+                    raise
         except OSError as error:
-            raise InputError(f"{target} cannot be written: {error.strerror}") from None
+            raise InputError(f"{folder} cannot be written: {error.strerror}") from None
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Run":
-        """Read what :meth:`save` wrote. Raises InputError when it is not there or is not a run."""
+        """Read what :meth:`save` wrote. Raises InputError when it is not there, is not a run, or is damaged."""
         source = Path(folder)
         try:
-            head = json.loads((source / "run.json").read_text())
+            head = json.loads((source / _HEAD).read_bytes())
             if head["format"] != _FORMAT:
-                raise InputError(f"{source} has the format {head['format']!r}; this version reads {_FORMAT!r}")
+                raise InputError(f"its format is {head['format']!r}, and this version reads {_FORMAT!r}")
+            tables = {name: (source / name).read_bytes() for name in (_TIMELINE, _REQUESTS)}
+            for name, content in tables.items():
+                if _sha256(content) != head["sha256"][name]:
+                    raise InputError(f"{name} is not what was saved")
             return cls(
-                Source(**head["trace"]),
-                head["allocator"],
-                head["capacity"],
-                Settings.from_dict(head["settings"]),
-                head["duration_ps"],
-                head["integrals"],
-                head["counts"],
-                pd.read_csv(source / "timeline.csv", float_precision="round_trip"),
-                pd.read_csv(source / "requests.csv", float_precision="round_trip"),
-                tuple(_layout(*layout) for layout in head["layouts"]),
-                head["label"],
+                trace=Source(**head["trace"]),
+                allocator=str(head["allocator"]),
+                capacity=int(head["capacity"]),
+                settings=Settings.from_dict(head["settings"]),
+                duration_ps=int(head["duration_ps"]),
+                integrals={name: int(head["integrals"][name]) for name in INTEGRALS},
+                counts={name: int(head["counts"][name]) for name in COUNTS},
+                timeline=_frame(tables[_TIMELINE], "float64"),
+                requests=_frame(tables[_REQUESTS], _REQUEST_TYPES),
+                layouts=tuple(_layout(*layout) for layout in head["layouts"]),
+                label=head["label"],
             )
         except OSError as error:
             raise InputError(f"{source} is not a saved run: {error.strerror} ({error.filename})") from None
-        except (ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{source} is not a saved run, or is damaged: {type(error).__name__} {error}") from None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            kind = "" if isinstance(error, InputError) else f"{type(error).__name__} "
+            raise InputError(f"{source} is not a saved run, or is damaged: {kind}{error}") from None
 
 
 def check_folder(folder: Path) -> None:
     """Raise InputError unless a run can be saved there: nothing is there yet, or an empty folder, or a saved run."""
-    if folder.is_dir():
-        if any(folder.iterdir()) and not (folder / "run.json").exists():
-            raise InputError(f"{folder} must be a new or empty folder, or one that holds a saved run")
-    elif folder.exists():
-        raise InputError(f"{folder} must be a folder; it is a file")
+    try:
+        try:
+            held = sorted(path.name for path in folder.iterdir())
+        except FileNotFoundError:
+            held = []
+        foreign = [name for name in held if name not in (_HEAD, _TIMELINE, _REQUESTS)]
+        if held and not foreign and not _is_head(folder / _HEAD):
+            foreign = held
+        if foreign:
+            raise InputError(f"{folder} must be new or empty, or a saved run to replace; it holds {foreign[0]}")
+        if folder.exists() and (os.path.ismount(folder) or folder.samefile(".")):
+            raise InputError(f"{folder} is the current folder or a mount, and cannot be replaced: name a folder in it")
+        above = next(parent for parent in Path(os.path.realpath(folder)).parents if parent.exists())
+        with tempfile.TemporaryDirectory(dir=above, prefix=".kvfrag-"):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
+
+
+def _is_head(path: Path) -> bool:
+    """Whether this is the head of a saved run, of whatever version."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return b'"format": "kvfrag run ' in file.read(100)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _frame(content: bytes, types: Any) -> pd.DataFrame:
+    """A table as it was before it was written, every float to the bit."""
+    return pd.read_csv(BytesIO(content), dtype=types, float_precision="round_trip")
 
 
 def _ratio(amount: int, time_ps: int) -> float | None:

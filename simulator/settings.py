@@ -1,7 +1,8 @@
 """The server that is simulated: how it batches, what an iteration costs, what part of the run is measured."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from allocators.base import InputError, one_of, whole
@@ -9,6 +10,12 @@ from simulator.cost import StepCost
 
 TOO_LONG = ("reject", "truncate")
 PREEMPTION = ("recompute", "swap")
+
+MOST_SLOTS = 10**9
+"""The largest pool: more than any machine has, and little enough for the ledger's 64-bit numbers."""
+
+MOST_SECONDS = 10**10
+"""The latest time a window or a layout may be asked for: beyond the last arrival that a trace can have."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,8 @@ class Settings:
     swap_slots: int = 0
     """Room on the host for swapped token states, in slots; when it is full, preemption recomputes."""
     window_s: tuple[float | str, float | str] | None = None
-    """START and END in seconds: the run stops after the iteration that reaches END, shares are those in between."""
+    """START and END in seconds (kept as floats): the run stops after the iteration that reaches END, shares are those
+    in between."""
 
     def __post_init__(self) -> None:
         for name in ("max_model_len", "max_batch", "max_batch_tokens"):
@@ -43,28 +51,15 @@ class Settings:
         if self.too_long == "truncate" and self.max_model_len is None:
             raise InputError("max_model_len(=None) must be given with too_long=truncate")
         if self.window_s is not None:
-            start, end = self._window()
-            if not 0 <= start < end:
-                raise InputError(
-                    f"window(={self.window_s[0]} {self.window_s[1]}) must be START END with 0 <= START < END"
-                )
+            object.__setattr__(self, "window_s", _window(self.window_s))
 
     @property
     def window_ps(self) -> tuple[int, int] | None:
         """The window in whole picoseconds, halves to even."""
-        return None if self.window_s is None else self._window()
-
-    def _window(self) -> tuple[int, int]:
-        assert self.window_s is not None
-        try:
-            start, end = (round(Decimal(str(edge)) * 10**12) for edge in self.window_s)
-        except (InvalidOperation, ValueError, OverflowError, TypeError):
-            raise InputError(f"window(={self.window_s!r}) must be two numbers of seconds, START END") from None
-        return start, end
+        return None if self.window_s is None else (to_ps(self.window_s[0]), to_ps(self.window_s[1]))
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON holds them; the cost as text with units."""
-        window = None if self.window_s is None else [float(edge) for edge in self.window_s]
         return {
             "cost": self.cost.to_text(),
             "max_model_len": self.max_model_len,
@@ -73,7 +68,7 @@ class Settings:
             "too_long": self.too_long,
             "preemption": self.preemption,
             "swap_slots": self.swap_slots,
-            "window_s": window,
+            "window_s": None if self.window_s is None else list(self.window_s),
         }
 
     @classmethod
@@ -82,3 +77,20 @@ class Settings:
         window = values["window_s"]
         rest = {name: value for name, value in values.items() if name not in ("cost", "window_s")}
         return cls(cost=StepCost.parse(values["cost"]), window_s=None if window is None else tuple(window), **rest)
+
+
+def to_ps(time_s: float | str) -> int:
+    """Seconds, read as they are printed, in whole picoseconds, halves to even."""
+    return round(Decimal(str(time_s)) * 10**12)
+
+
+def _window(edges_s: Sequence[float | str]) -> tuple[float, float]:
+    """START and END as floats, or an InputError."""
+    try:
+        start, end = map(float, edges_s)
+        if 0 <= start < end <= MOST_SECONDS and to_ps(start) < to_ps(end):
+            return start, end
+    except (ValueError, TypeError):
+        pass
+    given = " ".join(map(str, edges_s)) if isinstance(edges_s, tuple | list) else edges_s
+    raise InputError(f"window(={given}) must be START END, in seconds, with 0 <= START < END <= {MOST_SECONDS:g}")

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import reference
-
 from allocators import make_allocator, parse_spec
 from simulator import Run, StepCost, Trace, simulate
 
@@ -65,7 +64,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def ratios(trace: Trace, rounds: int = 3) -> None:
     """Engine and reference in turns; the median ratio of the rounds."""
-    print(f"| allocator | engine, requests/s | reference, requests/s | ratio (median of {rounds}) | all integers equal |")
+    print(f"| allocator | engine, requests/s | reference, requests/s | ratio, median of {rounds} | integers equal |")
     print("|---|---|---|---|---|")
     for spec in SPECS:
         run, outcome = engine(trace, spec), stepped(trace, spec)

@@ -37,7 +37,7 @@ class Scenario:
             Trace.from_columns(arrival, prompt, output),
             make_allocator(self.spec, s.capacity, s.max_model_len),
             timeline_bins=timeline_bins,
-            layout_times_s=[Decimal(time_ps) / 10**12 for time_ps in layout_times_ps],
+            layout_times_s=[Decimal(time_ps) / 10**12 for time_ps in layout_times_ps],  # type: ignore[misc]
             cost=StepCost(s.base_ps, s.prefill_token_ps, s.sequence_ps, s.kv_token_ps, s.swapped_token_ps),
             max_model_len=s.max_model_len,
             max_batch=s.max_batch,

@@ -6,11 +6,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import reference
-from scenarios import Scenario, compare, random_scenario
 
+import reference
 from allocators import Paged
+from scenarios import Scenario, compare, random_scenario
 from simulator import StepCost, Trace, simulate
+from simulator.replay import SettingsFields
 
 CASES = 1200
 BATCHES = 12
@@ -60,6 +61,37 @@ def test_swap_equals_the_reference_under_constant_preemption(swap_slots: int) ->
     )
     outcome = check(Scenario(rows, "paged", {"block_size": 4, "watermark": "0"}, settings), swap_slots)
     assert outcome.preemptions > 50
+
+
+class UnevenPaged(Paged):
+    """Paged, but it does not tell the engine that its grows are all alike."""
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        self.grow_slots = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_grows_of_unknown_size_give_the_same_run(seed: int) -> None:
+    r = Random(seed)
+    count = r.choice([5, 30])
+    rows = [(r.randrange(2000), r.randrange(1, 40), r.randrange(1, 60)) for _ in range(count)]
+    arrivals, prompts, outputs = (list(column) for column in zip(*rows, strict=True))
+    trace = Trace.from_columns(arrivals, prompts, outputs)
+    settings = SettingsFields(
+        cost=StepCost(1000, 7, 3, r.choice([0, 2]), 11),
+        preemption=r.choice(["recompute", "swap"]),
+        swap_slots=50,
+        max_batch=r.choice([None, 4]),
+    )
+    block_size, watermark = r.choice([1, 3, 16]), r.choice(["0", "0.1"])
+    even, uneven = (
+        simulate(trace, kind(130, block_size, watermark), layout_times_s=[1e-6, 3e-6], **settings)
+        for kind in (Paged, UnevenPaged)
+    )
+    assert (even.integrals, even.counts, even.layouts) == (uneven.integrals, uneven.counts, uneven.layouts)
+    assert even.requests.equals(uneven.requests)
+    assert even.timeline.equals(uneven.timeline)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+# Everything needs Python >= 3.11 and make, nothing else. PYTHON=python3.12 make ... chooses another one.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+STAMPS = $(VENV)/.installed
+
+.PHONY: demo test lint types bench clean
+
+demo: $(STAMPS)-core ## the PagedAttention paper's Figure 2: a table, and figure2.png
+	$(BIN)/kvfrag figure2
+
+test: $(STAMPS)-dev ## all tests, with coverage
+	$(BIN)/python -m pytest --cov --cov-fail-under=95
+
+lint: $(STAMPS)-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMPS)-dev
+	$(BIN)/mypy
+
+bench: $(STAMPS)-dev ## engine against the token-stepped reference; KVFRAG_TRACES=folder for the real trace
+	$(BIN)/python tests/bench.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kvfrag needs Python >= 3.11: PYTHON=python3.12 make")'
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)-core: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) .
+	touch $@
+
+$(STAMPS)-dev: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) '.[dev]'
+	touch $@
