@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from gpu_device import DEVICE, FP16, FP32
 
 from allocators import InputError
 from gpu import bench, rivals
 from gpu.loads import LLAMA_8, LLAMA_64, Load, Problem, plans_to_try
 from gpu.reference import paged_attention
 from gpu.rivals import OURS, SDPA
+from gpu_device import DEVICE, FP16, FP32
 
 TINY = Load("tiny", (33, 33), query_heads=4, kv_heads=2, head_dim=16, dtype=FP32)
 UNEVEN = replace(TINY, name="uneven", lengths=(33, 5, 20))

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from gpu_device import DEVICE
 
 from allocators import Extent, InputError, MisuseError
 from gpu.caching import (
@@ -18,6 +17,7 @@ from gpu.caching import (
     segment_size,
 )  # fmt: skip
 from gpu.decisions import Admit, Decision, Grow, Release, Sample, Write
+from gpu_device import DEVICE
 
 
 def allocated(allocator: CachingAllocator, size: int) -> int:

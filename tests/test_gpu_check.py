@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpu_device import BF16, DEVICE, FP16, FP32
 
 from allocators import Buddy, Contiguous, Extent, InputError, Paged
 from allocators.base import Allocator
@@ -18,6 +17,7 @@ from gpu.content import key_values, queries
 from gpu.decisions import Admit, Decision, Grow, Release, Sample, Write
 from gpu.pool import BITS, DevicePool
 from gpu.shapes import Layout
+from gpu_device import BF16, DEVICE, FP16, FP32
 
 SMALL = Layout(kv_heads=1, head_dim=16, dtype=FP16)
 

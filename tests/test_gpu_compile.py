@@ -91,9 +91,7 @@ def test_a_shape_that_cannot_be_is_refused(options: dict[str, Any], message: str
 def test_a_target_or_a_kernel_that_there_is_not_is_refused() -> None:
     with pytest.raises(InputError, match=r"target\(='sm_70'\) must be one of sm_80, .* sm_120"):
         gpu_compile.compile_kernel("decode", gpu_compile.Shape(), 70)
-    with pytest.raises(
-        InputError, match=r"kernel\(='encode'\) must be one of decode, .*, write, merge"
-    ):
+    with pytest.raises(InputError, match=r"kernel\(='encode'\) must be one of decode, .*, write, merge"):
         gpu_compile.compile_kernel("encode", gpu_compile.Shape(), 90)
 
 

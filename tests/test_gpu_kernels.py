@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpu_device import BF16, DEVICE, FP16, FP32
 
 from allocators.base import InputError
 from gpu import kernels as the_kernels
 from gpu import reference
 from gpu.plan import Plan, plan_attention
 from gpu.reference import BARS
+from gpu_device import BF16, DEVICE, FP16, FP32
 
 NAN, INF = float("nan"), float("inf")
 WILD = (-1, "blocks", 2**31 - 1)

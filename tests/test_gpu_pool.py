@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from gpu_device import BF16, DEVICE, FP16, FP32
 
 from allocators import Buddy, Contiguous, Extent, InputError, MisuseError, Paged
 from allocators.base import Allocator
@@ -12,6 +11,7 @@ from gpu import reference
 from gpu.pool import BITS, POISON, Batch, DevicePool
 from gpu.reference import BARS
 from gpu.shapes import Layout
+from gpu_device import BF16, DEVICE, FP16, FP32
 
 SMALL = Layout(kv_heads=2, head_dim=16, dtype=FP16)
 

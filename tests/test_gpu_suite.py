@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_device import DEVICE
 
 from allocators import Extent, InputError
 from gpu import bench, caching, rivals, suite
 from gpu.decisions import Admit, Decision, Grow, Log, Release, Sample, Write
 from gpu.loads import LLAMA_8, LLAMA_64, Load
 from gpu.rivals import OURS
+from gpu_device import DEVICE
 
 DECISIONS: list[Decision] = [
     Admit(0, [Extent(16, 16)], 5), Admit(1, [Extent(0, 16), Extent(48, 16)], 20), Write(0), Write(1, 2),
