@@ -55,8 +55,8 @@ def _run() -> int:
     except Exception as error:
         if os.environ.get("KVFRAG_TRACEBACK"):
             raise
-        if isinstance(error, OSError) and error.errno and error.filename is None:
-            raise  # writing standard output
+        if isinstance(error, OSError):
+            sys.stdout.flush()  # fails again if it was standard output that failed
         return _say(f"{_told(error)}; KVFRAG_TRACEBACK=1 shows the way there", FAILED)
     if code == INTERRUPTED:
         raise KeyboardInterrupt

@@ -16,6 +16,7 @@ import simpy
 
 from allocators.base import Allocator
 from simulator.agenda import NEVER, Agenda
+from simulator.decisions import DecisionLog
 from simulator.ledger import EXTERNAL, IDLE, PACK_VALUES, RESIDUAL, Ledger
 from simulator.run import Allocation, Layout
 from simulator.settings import Settings
@@ -66,6 +67,7 @@ class Server:
     """Serves the ``rows`` of a trace, given in the order of arrival, with one allocator.
 
     ``arrivals_ps``, ``prompts`` and ``outputs`` have an entry for each row of the trace; layout times ascend.
+    ``log`` is told of every decision.
     """
 
     def __init__(
@@ -78,11 +80,12 @@ class Server:
         outputs: Sequence[int],
         rows: Iterable[int],
         layout_times_ps: Sequence[int] = (),
+        log: DecisionLog | None = None,
         on_progress: Callable[[int], object] = bool,
     ) -> None:
         self.allocator, self.settings, self.ledger = allocator, settings, ledger
         self.arrivals_ps, self.prompts, self.outputs, self.rows = arrivals_ps, prompts, outputs, rows
-        self.on_progress = on_progress
+        self.log, self.on_progress = log, on_progress
         self.served = Served([None] * len(prompts), [None] * len(prompts))
         self.layout_times_ps = deque(layout_times_ps)
         self.running: dict[int, Running] = {}  # in admission order
@@ -119,6 +122,7 @@ class Server:
         window_end_ps = settings.window_ps[1] if settings.window_ps else NEVER
         next_layout_ps = self.layout_times_ps[0] if self.layout_times_ps else NEVER
 
+        log = self.log
         now_ps = iteration = finished = peak_batch = rank = 0
         batch = used = covered = overprovision = rounding = 0
         free, largest, moved = allocator.free_slots, allocator.largest_free_slots, False
@@ -158,6 +162,8 @@ class Server:
                     covered += grow_slots * count - last_rounding
                     rounding += last_rounding
                     grows.merge(iteration + grow_slots, growing)
+                    if log is not None:
+                        log.grow(iteration, now_ps, growing)
                 else:
                     change = self._grow_or_preempt(growing, count, iteration, now_ps)
                     covered += change.covered
@@ -218,6 +224,8 @@ class Server:
                         rounding += held - final - over
                     running[request] = iteration, prompt, output, over, rank
                     ends.append(iteration + output - 1, request)
+                    if log is not None:
+                        log.admit(iteration, now_ps, request, prompt)
                     rank += 1
                     batch += 1
                     used += prompt
@@ -282,6 +290,8 @@ class Server:
                     rounding -= held - final - over
                     finished_ps[request] = now_ps
                     finished += 1
+                    if log is not None:
+                        log.release("finish", iteration, now_ps, request, final)
                 next_end = ends.first()
                 if may_grow:
                     next_grow = grows.first()
@@ -295,16 +305,21 @@ class Server:
         served.end_ps, served.stopped = now_ps, now_ps >= window_end_ps
         served.running = set(running)
         served.requeued_ps += [(since_ps, now_ps) for since_ps in self.since_ps.values()]
-        served.layouts += [Layout(time_ps, ()) for time_ps in self.layout_times_ps]  # behind the end
+        served.layouts += [Layout(time_ps, None, ()) for time_ps in self.layout_times_ps]  # behind the end
 
     def _grow_or_preempt(self, growing: list[int], count: int, iteration: int, now_ps: int) -> Change:
         """Serve those behind the first ``count`` too; whenever there is no room, preempt the newest running request."""
-        change = Change()
+        change, logged = Change(), 0
         step = self.allocator.grow_slots
         if step is None:
             self._grow_one_by_one(growing, iteration, now_ps, change)
             return change
-        while count < len(growing):
+        while True:
+            if self.log is not None:
+                self.log.grow(iteration, now_ps, growing[logged:count])
+            if count == len(growing):
+                break
+            logged = count
             victim = self._preempt_newest(iteration, now_ps, change)
             if victim in growing:
                 growing.remove(victim)
@@ -332,6 +347,8 @@ class Server:
             after = self.allocator.held_slots(request)
             change.covered += min(after, final) - before
             change.rounding += max(after - final, 0)
+            if self.log is not None:
+                self.log.grow(iteration, now_ps, [request])
             if after < final:
                 self.grows.merge(first + after - prompt + 1, [request])
 
@@ -342,6 +359,8 @@ class Server:
         produced = iteration - first
         states = prompt + produced - 1  # its write of this iteration has not happened
         held = self.allocator.release(request)
+        if self.log is not None:
+            self.log.release("preempt", iteration, now_ps, request, states)
         change.preempted += 1
         change.used -= states
         change.covered -= min(held, final)
@@ -396,7 +415,7 @@ class Server:
                 )
                 for request, (first, prompt, output, overprovision, _) in self.running.items()
             ]
-            self.served.layouts.append(Layout(time_ps, tuple(allocations)))
+            self.served.layouts.append(Layout(time_ps, at if self.running else None, tuple(allocations)))
         return times[0] if times else NEVER
 
 

@@ -247,14 +247,15 @@ class Machine(RuleBasedStateMachine):
     @precondition(holding)
     @rule(data=st.data())
     def misuse(self, data: st.DataObject) -> None:
-        request_id, unknown = self.pick(data), self.next_id
-        for named, call in [
-            (request_id, lambda: self.allocator.admit(request_id, 1, 1)),
-            (unknown, lambda: self.allocator.release(unknown)),
-            (unknown, lambda: self.allocator.held_slots(unknown)),
-            (unknown, lambda: self.allocator.extents(unknown)),
-            (unknown, lambda: self.allocator.grow([request_id, unknown])),
-        ]:
+        request_id, unknown, allocator = self.pick(data), self.next_id, self.allocator
+        calls: list[tuple[int, Callable[[], object]]] = [
+            (request_id, lambda: allocator.admit(request_id, 1, 1)),
+            (unknown, lambda: allocator.release(unknown)),
+            (unknown, lambda: allocator.held_slots(unknown)),
+            (unknown, lambda: allocator.extents(unknown)),
+            (unknown, lambda: allocator.grow([request_id, unknown])),
+        ]
+        for named, call in calls:
             with pytest.raises(MisuseError, match=rf"\b{named}\b"):
                 call()
 
