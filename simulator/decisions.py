@@ -13,8 +13,8 @@ import pandas as pd
 from allocators.base import Allocator, Extent
 
 KINDS = ("admit", "grow", "finish", "preempt")
-"""``admit``: placed, ``tokens`` token states are written in this iteration. ``grow``: more memory, from extent ``index`` on
-(an extent that got longer is listed again). ``finish`` and ``preempt``: all of it given back, with ``tokens`` written."""
+"""``admit``: placed, and ``tokens`` token states are written in this iteration. ``grow``: extents that are new, or
+longer than they were. ``finish`` and ``preempt``: all of them given back, with ``tokens`` written."""
 
 DECISION_TYPES = {
     "iteration": "int64",
@@ -28,8 +28,8 @@ DECISION_TYPES = {
 }
 """Columns of the log: a row an extent, in the order of the decisions. A row without an extent has index -1.
 
-``iteration``: the first that runs with it, from 0; ``time_s``: when that begins; ``request``: row of the trace; ``start`` and
-``slots`` of the extent; ``index``: its place among the request's extents.
+``iteration``: the first that runs with it, from 0; ``time_s``: when that begins; ``request``: row of the trace;
+``start`` and ``slots`` of the extent; ``index``: its place among the request's extents.
 """
 
 

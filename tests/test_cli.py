@@ -72,7 +72,7 @@ class NoAllocator:
 number = 3
 ''',
     "syntax.py": "def f(:\n",
-    "raises.py": "raise OSError(5, 'no luck')\n",
+    "raises.py": "raise OSError(99, 'no luck')\n",
 }
 
 
@@ -303,7 +303,7 @@ def test_bad_input_is_told_in_one_line_and_nothing_is_written(
         (f"{LIMITED} mine.Broken", "KeyError: 'admit is broken' (mine.py, line 21)"),
         (f"{LIMITED} mine.Leaky", "AssertionError: mine.Mine:arg=1: nothing runs any more, and "),
         (f"{LIMITED} syntax.Mine", "SyntaxError: invalid syntax (syntax.py, line 1)"),
-        (f"{LIMITED} raises.Mine", "[Errno 5] no luck"),
+        (f"{LIMITED} raises.Mine", "OSError: [Errno 99] no luck (raises.py, line 1)"),
     ],
 )
 def test_what_fails_in_a_users_own_code_is_told_in_one_line(line: str, told: str, kvfrag: Kvfrag, folder: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from scenarios import random_scenario
 
 from allocators import Extent, Paged, make_allocator
+from scenarios import random_scenario
 from simulator import Run, StepCost, Trace, simulate
 from simulator.decisions import DECISION_TYPES
 from simulator.run import Layout
