@@ -14,7 +14,7 @@ from tqdm import tqdm
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
-from simulator.engine import Served, Server, serve
+from simulator.engine import Requests, Served, Server, serve
 from simulator.ledger import CATEGORIES, Ledger
 from simulator.run import STATUS, Run, Source
 from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
@@ -71,7 +71,7 @@ def simulate(
     log = DecisionLog(allocator) if decisions else None
     with tqdm(total=len(rows), desc=allocator.spec, unit="req", delay=_PROGRESS_AFTER_S, disable=not progress) as bar:
         server = Server(
-            *(allocator, chosen, ledger, arrivals_ps, prompts, outputs, rows),
+            *(allocator, chosen, ledger, Requests(arrivals_ps, prompts, outputs, rows)),
             layout_times_ps,
             log=log,
             on_progress=lambda finished: bar.update(finished - bar.n),

@@ -220,7 +220,7 @@ def check_folder(folder: Path) -> None:
             held = sorted(path.name for path in folder.iterdir())
         except FileNotFoundError:
             held = []
-        foreign = [name for name in held if name not in (_HEAD, _TIMELINE, _REQUESTS)]
+        foreign = [name for name in held if name not in (_HEAD, *_TABLES)]
         if held and not foreign and not _is_head(folder / _HEAD):
             foreign = held
         if foreign:
