@@ -113,11 +113,11 @@ def _settings(allocator: Allocator, given: SettingsFields) -> Settings:
     if unknown:
         allowed = ", ".join(SettingsFields.__annotations__)
         raise InputError(f"unknown setting {sorted(unknown)[0]!r}; choose from {allowed}")
-    settings = Settings(**given)
     own = getattr(allocator, "max_model_len", None)
-    if own is not None and settings.max_model_len is None:
-        settings = Settings(**(given | {"max_model_len": own}))
-    elif own not in (None, settings.max_model_len):
+    if given.get("max_model_len") is None:
+        given = given | {"max_model_len": own}
+    settings = Settings(**given)
+    if own not in (None, settings.max_model_len):
         raise InputError(f"max_model_len(={settings.max_model_len}) must be the allocator's, which is {own}")
     _check_size(int(allocator.capacity), settings.cost)
     return settings
