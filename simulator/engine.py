@@ -115,7 +115,7 @@ class Server:
                     break
                 until_ps = min(arrival_ps, window_end_ps)
                 if next_layout_ps < until_ps:
-                    next_layout_ps = self._keep_layouts(now_ps, until_ps, iteration, 0, 0)
+                    next_layout_ps = self._keep_layouts(now_ps, until_ps, iteration, 0, 0, 0)
                 free, largest, moved = allocator.free_slots, allocator.largest_free_slots, False
                 while now_ps < until_ps:
                     gap_ps = min(until_ps - now_ps, _LONGEST_GAP_PS)
@@ -240,7 +240,7 @@ class Server:
                 free, largest, moved = allocator.free_slots, allocator.largest_free_slots, False
             record((count, first_ps, batch, used, covered, overprovision, rounding, free, largest, why))
             if next_layout_ps < now_ps + length_ps:
-                next_layout_ps = self._keep_layouts(now_ps, now_ps + length_ps, iteration, first_ps, step_ps)
+                next_layout_ps = self._keep_layouts(now_ps, now_ps + length_ps, iteration, first_ps, step_ps, used)
             if len(buffer) >= PACK_VALUES:
                 ledger.pack()
                 self.on_progress(finished)
@@ -281,14 +281,16 @@ class Server:
         served.requeued_ps += [(since_ps, now_ps) for since_ps in members.since_ps.values()]
         served.layouts += [Layout(time_ps, None, ()) for time_ps in self.layout_times_ps]  # behind the end
 
-    def _keep_layouts(self, now_ps: int, until_ps: int, iteration: int, first_ps: int, step_ps: int) -> int:
+    def _keep_layouts(self, now_ps: int, until_ps: int, iteration: int, first_ps: int, step_ps: int, used: int) -> int:
         """Keep the memory map at each asked time in the stretch or gap that begins now; returns the next such time."""
+        running, held = self.batch.running, self.allocator.capacity - self.allocator.free_slots
         times = self.layout_times_ps
         while times and times[0] < until_ps:
             time_ps = times.popleft()
-            if self.batch.running:
-                at = iteration + boundary(time_ps - now_ps + 1, first_ps, step_ps) - 1
-                self.served.layouts.append(Layout(time_ps, at, self.batch.allocations(at)))
+            if running:
+                passed = boundary(time_ps - now_ps + 1, first_ps, step_ps) - 1
+                at, written = iteration + passed, used + len(running) * passed
+                self.served.layouts.append(Layout(time_ps, at, self.batch.allocations(at), written, held))
             else:
                 self.served.layouts.append(Layout(time_ps, None, ()))
         return times[0] if times else NEVER
