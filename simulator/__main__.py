@@ -1,5 +1,6 @@
 """``kvfrag`` and ``python -m simulator``: run the command line; every failure ends in one line and an exit code."""
 
+import errno
 import os
 import sys
 import traceback
@@ -7,6 +8,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 INPUT_WRONG, FAILED, INTERRUPTED = 2, 1, 130
+_OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
@@ -55,8 +57,8 @@ def _run() -> int:
     except Exception as error:
         if os.environ.get("KVFRAG_TRACEBACK"):
             raise
-        if isinstance(error, OSError) and error.errno and error.filename is None:
-            raise  # writing standard output
+        if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_FAILURES:
+            raise
         return _say(f"{_told(error)}; KVFRAG_TRACEBACK=1 shows the way there", FAILED)
     if code == INTERRUPTED:
         raise KeyboardInterrupt

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -194,18 +193,15 @@ def figure2(
     shown = table("Figure 2 of the PagedAttention paper (SOSP 2023): % of the KV cache", "", *VIEWS["paper"])
     for one in bars:
         percents, paper = one.percents(), PAPER[one.name]
-        mean, spread = percents.mean(), percents.std(ddof=1)
-        # The paper's numbers stand right below the means.
-        plus_minus = [f" ± {spread[part]:.1f}" if seeds > 1 else "" for part in VIEWS["paper"]]
-        shown.add_row(one.name, *(f"{mean[part]:.1f}{more}" for part, more in zip(mean.index, plus_minus, strict=True)))
-        printed = [f"{paper[part]:.1f}" if part in paper else "-" for part in VIEWS["paper"]]
-        aligned = (text + " " * len(more) for text, more in zip(printed, plus_minus, strict=True))
-        shown.add_row("  paper", *aligned, style="dim")
+        shown.add_row(one.name, *(f"{mean:.1f}" for mean in percents.mean()))
+        shown.add_row("  paper", *(f"{paper[part]:.1f}" if part in paper else "-" for part in VIEWS["paper"]))
+        if seeds > 1:
+            shown.add_row("  ±", *(f"{deviation:.1f}" for deviation in percents.std(ddof=1)), style="dim")
     out = console()
     out.print(shown)
-    if seeds > 1:
-        out.print(f"  mean ± standard deviation over {seeds} seeds")
     out.print("  OPT-13B on one A100-40GB, ShareGPT lengths, 4 requests/s, from 300 s to 900 s")
+    if seeds > 1:
+        out.print(f"  mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
     _draw(waste_bars(bars, "paper", reference=PAPER, reference_name="paper"), plot, quiet)
 
 
@@ -304,11 +300,9 @@ def _check_picture(path: Path) -> None:
 
 
 def _draw(axes: Any, path: Path, quiet: bool) -> None:
-    # Without the date the same picture has the same bytes.
-    metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[path.suffix.lower()]
-    drawn = BytesIO()
-    axes.figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=150, bbox_inches="tight", metadata=metadata)
-    write_whole(path, drawn.getvalue())
+    from simulator.plots import drawn
+
+    write_whole(path, drawn(axes, path.suffix[1:].lower()))
     _note(quiet, f"drew {path}")
 
 

@@ -7,10 +7,12 @@ No pyplot, no rcParams, no backend: a picture without ``ax`` is drawn on a Figur
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -138,6 +140,15 @@ def waste_over_time(run: Pictured, ax: Axes | None = None) -> Axes:
     labels = {name: (float(middles[i]), COLORS[name]) for i, name in zip(shown, names, strict=True)}
     _draw_labels(ax, column, labels, top=run.capacity)
     return ax
+
+
+def drawn(ax: Axes, kind: str) -> bytes:
+    """The picture as a file, ``png``, ``svg`` or ``pdf``: without a date or random ids, so always the same bytes."""
+    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    file = BytesIO()
+    with rc_context({"svg.hashsalt": "kvfrag"}):
+        ax.figure.canvas.figure.savefig(file, format=kind, dpi=150, bbox_inches="tight", metadata=metadata)
+    return file.getvalue()
 
 
 def _arranged(runs: Sequence[Pictured], view: str, reference: dict[str, Mapping[str, float]]) -> list[_Bar]:

@@ -13,7 +13,8 @@ from tqdm import tqdm
 
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
-from simulator.engine import Served, Server, serve
+from simulator.decisions import DecisionLog
+from simulator.engine import Requests, Served, Server, serve
 from simulator.ledger import CATEGORIES, Ledger
 from simulator.run import STATUS, Run, Source
 from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
@@ -42,6 +43,7 @@ def simulate(
     *,
     timeline_bins: int = 1000,
     layout_times_s: Iterable[float] = (),
+    decisions: bool = False,
     progress: bool = False,
     **settings: Unpack[SettingsFields],
 ) -> Run:
@@ -50,6 +52,7 @@ def simulate(
     ``settings`` are the fields of :class:`~simulator.settings.Settings`: cost, max_model_len, max_batch, ...;
     ``max_model_len`` is the allocator's when it has one and none is given. ``timeline_bins``: rows of
     ``run.timeline``, 0 for none. ``layout_times_s``: when to keep a memory map, in seconds from the first arrival.
+    ``decisions``: keep the decision log, which the run needs to be carried out on a device or drawn over time.
     ``progress``: a bar on standard error when it takes longer than two seconds.
 
     Raises InputError for settings that are not allowed or do not go together.
@@ -65,10 +68,12 @@ def simulate(
     rows = [row for row, rejected in enumerate(status) if not rejected]
 
     ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token)
+    log = DecisionLog(allocator) if decisions else None
     with tqdm(total=len(rows), desc=allocator.spec, unit="req", delay=_PROGRESS_AFTER_S, disable=not progress) as bar:
         server = Server(
-            *(allocator, chosen, ledger, arrivals_ps, prompts, outputs, rows),
+            *(allocator, chosen, ledger, Requests(arrivals_ps, prompts, outputs, rows)),
             layout_times_ps,
+            log=log,
             on_progress=lambda finished: bar.update(finished - bar.n),
         )
         served = serve(server)
@@ -98,6 +103,7 @@ def simulate(
         timeline=_timeline(edges if bins and duration_ps else [], parts, _waits(arrivals_ps, status, served)),
         requests=_requests(arrivals_ps, prompts, outputs, served, status),
         layouts=tuple(served.layouts),
+        decisions=None if log is None else log.frame(),
     )
 
 
@@ -107,11 +113,11 @@ def _settings(allocator: Allocator, given: SettingsFields) -> Settings:
     if unknown:
         allowed = ", ".join(SettingsFields.__annotations__)
         raise InputError(f"unknown setting {sorted(unknown)[0]!r}; choose from {allowed}")
-    settings = Settings(**given)
     own = getattr(allocator, "max_model_len", None)
-    if own is not None and settings.max_model_len is None:
-        settings = Settings(**(given | {"max_model_len": own}))
-    elif own not in (None, settings.max_model_len):
+    if given.get("max_model_len") is None:
+        given = given | {"max_model_len": own}
+    settings = Settings(**given)
+    if own not in (None, settings.max_model_len):
         raise InputError(f"max_model_len(={settings.max_model_len}) must be the allocator's, which is {own}")
     _check_size(int(allocator.capacity), settings.cost)
     return settings

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from allocators.base import Extent, InputError
+from simulator.decisions import DECISION_TYPES
 from simulator.ledger import CATEGORIES, INTEGRALS, SATURATED
 from simulator.settings import Settings
 
@@ -23,7 +24,8 @@ COUNTS = ("iterations", "peak_batch", "preemptions", "finished", "too_long", "ne
 """What is counted from time 0 to the stop."""
 
 _FORMAT = "kvfrag run 1"
-_HEAD, _TIMELINE, _REQUESTS = "run.json", "timeline.csv", "requests.csv"
+_HEAD, _TIMELINE, _REQUESTS, _DECISIONS = "run.json", "timeline.csv", "requests.csv", "decisions.csv"
+_TABLES = (_TIMELINE, _REQUESTS, _DECISIONS)
 _REQUEST_TYPES = {
     "arrival_s": "float64",
     "prompt_tokens": "int64",
@@ -53,7 +55,12 @@ class Layout(NamedTuple):
     """The memory map at an instant: who holds what, in admission order. Whatever is not held is free."""
 
     time_ps: int
+    iteration: int | None
+    """The iteration that runs then, its writes included, from 0; None in a gap and behind the end."""
     allocations: tuple[Allocation, ...]
+    used_slots: int = 0
+    """Token states, and below the slots held, as the ledger has them in that iteration."""
+    held_slots: int = 0
 
     @property
     def time_s(self) -> float:
@@ -94,6 +101,8 @@ class Run:
     finished_s, preemptions, and a status of STATUS."""
     layouts: tuple[Layout, ...] = ()
     """Memory maps at the times asked for."""
+    decisions: pd.DataFrame | None = None
+    """The decision log, if it was asked for: a row an extent, columns ``decisions.DECISION_TYPES``."""
     label: str | None = None
     """What to call it in tables and pictures, if not by its allocator."""
 
@@ -130,7 +139,7 @@ class Run:
         }
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``run.json``, ``timeline.csv`` and ``requests.csv`` into a folder, all of them or nothing.
+        """Write ``run.json`` and a CSV a table (timeline, requests, decisions) into a folder, all of them or nothing.
 
         The folder is made; one that holds an earlier run is replaced. Raises InputError for one that holds
         anything else, or that cannot be written.
@@ -138,7 +147,8 @@ class Run:
         check_folder(Path(folder))
         tables = {
             name: frame.to_csv(index=False, lineterminator="\n").encode()
-            for name, frame in ((_TIMELINE, self.timeline), (_REQUESTS, self.requests))
+            for name, frame in ((_TIMELINE, self.timeline), (_REQUESTS, self.requests), (_DECISIONS, self.decisions))
+            if frame is not None
         }
         head = {
             "format": _FORMAT,
@@ -181,7 +191,7 @@ class Run:
             head = json.loads((source / _HEAD).read_bytes())
             if head["format"] != _FORMAT:
                 raise InputError(f"its format is {head['format']!r}, and this version reads {_FORMAT!r}")
-            tables = {name: (source / name).read_bytes() for name in (_TIMELINE, _REQUESTS)}
+            tables = {name: (source / name).read_bytes() for name in _TABLES if name in head["sha256"]}
             for name, content in tables.items():
                 if _sha256(content) != head["sha256"][name]:
                     raise InputError(f"{name} is not what was saved")
@@ -196,6 +206,7 @@ class Run:
                 timeline=_frame(tables[_TIMELINE], "float64"),
                 requests=_frame(tables[_REQUESTS], _REQUEST_TYPES),
                 layouts=tuple(_layout(*layout) for layout in head["layouts"]),
+                decisions=_frame(tables[_DECISIONS], DECISION_TYPES) if _DECISIONS in tables else None,
                 label=head["label"],
             )
         except OSError as error:
@@ -212,7 +223,7 @@ def check_folder(folder: Path) -> None:
             held = sorted(path.name for path in folder.iterdir())
         except FileNotFoundError:
             held = []
-        foreign = [name for name in held if name not in (_HEAD, _TIMELINE, _REQUESTS)]
+        foreign = [name for name in held if name not in (_HEAD, *_TABLES)]
         if held and not foreign and not _is_head(folder / _HEAD):
             foreign = held
         if foreign:
@@ -239,18 +250,14 @@ def _sha256(content: bytes) -> str:
 
 
 def _frame(content: bytes, types: Any) -> pd.DataFrame:
-    """A table as it was before it was written, every float to the bit."""
-    return pd.read_csv(BytesIO(content), dtype=types, float_precision="round_trip")
+    """A table as it was before it was written. Python reads the floats: to the bit, which not every pandas does."""
+    return pd.read_csv(BytesIO(content), dtype=object).astype(types)
 
 
 def _ratio(amount: int, time_ps: int) -> float | None:
     return amount / time_ps if time_ps else None
 
 
-def _layout(time_ps: int, allocations: list[list[Any]]) -> Layout:
-    return Layout(
-        time_ps,
-        tuple(
-            Allocation(request, tuple(Extent(*e) for e in extents), *rest) for request, extents, *rest in allocations
-        ),
-    )
+def _layout(time_ps: int, iteration: int | None, allocations: list[list[Any]], used: int, held: int) -> Layout:
+    own = (Allocation(request, tuple(Extent(*e) for e in extents), *rest) for request, extents, *rest in allocations)
+    return Layout(time_ps, iteration, tuple(own), used, held)

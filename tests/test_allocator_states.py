@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from allocators import Allocator, Buddy, Contiguous, Extent, MisuseError, Paged
 
-TOKENS = st.integers(1, 24)
+TOKENS = st.integers(1, 8)
 
 
 class Model:
@@ -180,16 +180,16 @@ RESERVE = st.sampled_from(["max", "pow2", "oracle"])
 MODELS: dict[str, st.SearchStrategy[Model]] = {
     "contiguous": st.builds(
         ContiguousModel,
-        capacity=st.integers(20, 80),
+        capacity=st.integers(20, 60),
         reserve=RESERVE,
-        limit=st.integers(5, 20),
+        limit=st.integers(4, 12),
         fit=st.sampled_from(["first", "best", "worst", "next"]),
     ),
     "buddy": st.builds(
         BuddyModel,
         capacity=st.integers(48, 120),
         reserve=RESERVE,
-        limit=st.integers(5, 16),
+        limit=st.integers(4, 16),
         split=st.sampled_from(["smallest", "largest"]),
         min_block=st.sampled_from([2, 3, 4, 5]),
         doublings=st.integers(3, 6),
@@ -247,14 +247,15 @@ class Machine(RuleBasedStateMachine):
     @precondition(holding)
     @rule(data=st.data())
     def misuse(self, data: st.DataObject) -> None:
-        request_id, unknown = self.pick(data), self.next_id
-        for named, call in [
-            (request_id, lambda: self.allocator.admit(request_id, 1, 1)),
-            (unknown, lambda: self.allocator.release(unknown)),
-            (unknown, lambda: self.allocator.held_slots(unknown)),
-            (unknown, lambda: self.allocator.extents(unknown)),
-            (unknown, lambda: self.allocator.grow([request_id, unknown])),
-        ]:
+        request_id, unknown, allocator = self.pick(data), self.next_id, self.allocator
+        calls: list[tuple[int, Callable[[], object]]] = [
+            (request_id, lambda: allocator.admit(request_id, 1, 1)),
+            (unknown, lambda: allocator.release(unknown)),
+            (unknown, lambda: allocator.held_slots(unknown)),
+            (unknown, lambda: allocator.extents(unknown)),
+            (unknown, lambda: allocator.grow([request_id, unknown])),
+        ]
+        for named, call in calls:
             with pytest.raises(MisuseError, match=rf"\b{named}\b"):
                 call()
 
