@@ -13,8 +13,8 @@ _OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.
 
 def main() -> None:
     """Run ``kvfrag`` with the process's arguments. Exit codes: 0 done, 2 wrong input, 130 interrupted, 1 all else."""
-    _prepare_output()
     try:
+        _prepare_output()
         code = _run()
         sys.stdout.flush()
     except KeyboardInterrupt:

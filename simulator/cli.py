@@ -171,6 +171,10 @@ def run(
         write_json(json_to, as_json(runs))
     if json_to != "-":
         print_runs(runs, view)
+    if window is not None:
+        for one in runs:
+            if not one.duration_ps:
+                _note(quiet, f"{one.name}: the run was over before the window began; nothing was measured")
 
 
 @app.command(short_help="Reproduce the PagedAttention paper's Figure 2.")
@@ -247,10 +251,8 @@ def _allocator(spec: str, slots: int, max_model_len: int | None) -> Allocator:
     """The allocator of a spec. What a user's own constructor says of a value is told like what ours say."""
     try:
         made = make_allocator(spec, slots, max_model_len)
-    except InputError:
-        raise
     except ValueError as error:
-        raise InputError(f"{spec}: {error}") from error
+        raise InputError(f"-a {spec}: {error}") from error
     lacking = [name for name in vars(Allocator) if not name.startswith("_") and not hasattr(made, name)]
     if lacking:
         raise InputError(f"{spec} is not an allocator: it lacks {', '.join(lacking)} (see allocators/base.py)")
@@ -282,7 +284,7 @@ def _read(trace: str, strict: bool, quiet: bool) -> Trace:
     report = requests.report
     if report is not None and report.dropped:
         dropped = f"{report.rows - report.kept:,} of {report.rows:,} rows dropped"
-        _note(quiet, f"{requests.name}: {dropped}: {listed(report.dropped)}")
+        _note(quiet, f"{requests.name}: {dropped}: {listed(report.dropped)}; --strict names the first")
     return requests
 
 

@@ -47,7 +47,7 @@ def simulate(
     progress: bool = False,
     **settings: Unpack[SettingsFields],
 ) -> Run:
-    """Replay a trace against an allocator whose pool is empty, exactly as ``semantics.md`` says.
+    """Replay a trace against a new allocator: an old one's free lists remember, even when all of it is free.
 
     ``settings`` are the fields of :class:`~simulator.settings.Settings`: cost, max_model_len, max_batch, ...;
     ``max_model_len`` is the allocator's when it has one and none is given. ``timeline_bins``: rows of
@@ -57,6 +57,10 @@ def simulate(
 
     Raises InputError for settings that are not allowed or do not go together.
     """
+    if not isinstance(trace, Trace):
+        raise InputError(f"trace(={trace!r}) must be a Trace, such as Trace.read(path)")
+    if isinstance(allocator, type) or not isinstance(allocator, Allocator):
+        raise InputError(f"allocator(={allocator!r}) must be an allocator, such as Paged(15_728)")
     chosen = _settings(allocator, settings)
     bins = whole("timeline_bins", timeline_bins, at_least=0)
     layout_times_ps = sorted(map(_layout_time_ps, layout_times_s))

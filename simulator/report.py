@@ -82,7 +82,9 @@ def print_runs(runs: Sequence[Run], view: str) -> None:
 def run_tables(runs: Sequence[Run], names: Sequence[str], view: str) -> list[Table]:
     """Where the memory was, over the whole time and while somebody was refused memory; and how the requests fared."""
     parts = list(VIEWS[view])
-    whole = table("Where the memory was: % of the pool, over the whole time", "allocator", *parts)
+    window_s = runs[0].settings.window_s
+    span = "over the whole time" if window_s is None else f"from {window_s[0]:g} s to {window_s[1]:g} s"
+    whole = table(f"Where the memory was: % of the pool, {span}", "allocator", *parts)
     refused = table("The same, only while the next request was refused memory", "allocator", *parts)
     served = table(
         "How the requests fared",
@@ -135,7 +137,7 @@ def print_trace(requests: Trace, facts: Mapping[str, Any]) -> None:
         out.print(f"  format {report}")
     if facts["rate_per_s"] is not None:
         rate, gap_cv = facts["rate_per_s"], facts["gap_cv"]
-        out.print(f"  {rate:.2f} requests/s; standard deviation / mean of the gaps {gap_cv:.2f} (Poisson: 1)")
+        out.print(f"  {rate:,.2f} requests/s; standard deviation / mean of the gaps {gap_cv:.2f} (Poisson: 1)")
     shown = table("", "tokens", "mean", "p50", "p99", "max")
     for name in ("prompt_tokens", "output_tokens"):
         figures = facts[name]
