@@ -75,8 +75,8 @@ def _load(path: str) -> Callable[..., Allocator]:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise InputError(f"{unknown} ({module_name} cannot be imported: {error})") from None
-    except (Exception, SystemExit) as error:  # whatever a user's module does when it is imported
-        raise InputError(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
+    except SystemExit as error:
+        raise InputError(f"{module_name} cannot be imported: it exits with {error}") from None
     constructor = getattr(module, attribute, None)
     if not callable(constructor):
         raise InputError(f"{unknown} ({module_name} has no class {attribute})")

@@ -527,7 +527,7 @@ def test_the_same_picture_has_the_same_bytes(suffix: str, kvfrag: Kvfrag, folder
 
 def test_dropped_rows_are_told_on_standard_error(kvfrag: Kvfrag) -> None:
     ended = kvfrag("run partly.csv -a paged --capacity 100")
-    assert ended.err == "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1)\n"
+    assert ended.err == "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1); --strict names the first\n"
     assert ended.out.startswith("partly.csv: 1 request, a pool of 100 token slots\n")
     assert kvfrag("run partly.csv -a paged --capacity 100 --quiet").err == ""
 
@@ -547,7 +547,7 @@ def test_trace_info_tells_what_was_read(kvfrag: Kvfrag) -> None:
 
 def test_trace_info_as_json(kvfrag: Kvfrag, folder: Path) -> None:
     ended = kvfrag("trace info partly.csv --json -")
-    assert ended.err == "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1)\n"
+    assert ended.err == "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1); --strict names the first\n"
     told = as_json(ended.out)
     assert (told["name"], told["rows"], told["rate_per_s"]) == ("partly.csv", 1, None)
     assert told["read"]["dropped"] == {"prompt below 1": 1, "time unreadable": 1}
