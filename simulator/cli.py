@@ -16,9 +16,10 @@ from allocators import ALLOCATORS, Allocator, InputError, make_allocator
 from allocators.base import whole
 from simulator.cost import StepCost, parse_bytes
 from simulator.models import load_model, slots_for
-from simulator.report import as_json, check_outputs, console, print_runs, print_trace, table, write_json, write_whole
-from simulator.rows import listed, short
+from simulator.output import write_whole
+from simulator.report import as_json, check_outputs, console, print_runs, print_trace, table, write_json
 from simulator.run import Run, check_folder
+from simulator.schema import listed, short
 from simulator.settings import MOST_SLOTS, Settings
 from simulator.trace import Trace, describe, open_trace
 from simulator.views import VIEWS

@@ -26,6 +26,9 @@ MAX_TIME_NS = 9 * 10**18
 MAX_TOKENS = 10**9
 """The largest token count of one request; sums over a whole trace fit an int64 comfortably."""
 
+MAX_ROWS = 100_000_000
+"""The most requests of one trace; they take 2.4 GB."""
+
 OK, MISSING, UNREADABLE, NEGATIVE, BELOW_ONE, FRACTIONAL, OUT_OF_RANGE = range(7)
 PROBLEMS = ("ok", "missing or not finite", "unreadable", "negative", "below 1", "fractional", "out of range")
 """What each problem code says, behind the word for the column: ``output below 1``."""
