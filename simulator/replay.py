@@ -14,7 +14,7 @@ from tqdm import tqdm
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
-from simulator.engine import Served, Server, serve
+from simulator.engine import Requests, Served, Server, serve
 from simulator.ledger import CATEGORIES, Ledger
 from simulator.run import STATUS, Run, Source
 from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
@@ -71,7 +71,7 @@ def simulate(
     log = DecisionLog(allocator) if decisions else None
     with tqdm(total=len(rows), desc=allocator.spec, unit="req", delay=_PROGRESS_AFTER_S, disable=not progress) as bar:
         server = Server(
-            *(allocator, chosen, ledger, arrivals_ps, prompts, outputs, rows),
+            *(allocator, chosen, ledger, Requests(arrivals_ps, prompts, outputs, rows)),
             layout_times_ps,
             log=log,
             on_progress=lambda finished: bar.update(finished - bar.n),
@@ -113,11 +113,11 @@ def _settings(allocator: Allocator, given: SettingsFields) -> Settings:
     if unknown:
         allowed = ", ".join(SettingsFields.__annotations__)
         raise InputError(f"unknown setting {sorted(unknown)[0]!r}; choose from {allowed}")
-    settings = Settings(**given)
     own = getattr(allocator, "max_model_len", None)
-    if own is not None and settings.max_model_len is None:
-        settings = Settings(**(given | {"max_model_len": own}))
-    elif own not in (None, settings.max_model_len):
+    if given.get("max_model_len") is None:
+        given = given | {"max_model_len": own}
+    settings = Settings(**given)
+    if own not in (None, settings.max_model_len):
         raise InputError(f"max_model_len(={settings.max_model_len}) must be the allocator's, which is {own}")
     _check_size(int(allocator.capacity), settings.cost)
     return settings

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from allocators import Allocator, Buddy, Contiguous, Extent, MisuseError, Paged
 
-TOKENS = st.integers(1, 24)
+TOKENS = st.integers(1, 8)
 
 
 class Model:
@@ -180,16 +180,16 @@ RESERVE = st.sampled_from(["max", "pow2", "oracle"])
 MODELS: dict[str, st.SearchStrategy[Model]] = {
     "contiguous": st.builds(
         ContiguousModel,
-        capacity=st.integers(20, 80),
+        capacity=st.integers(20, 60),
         reserve=RESERVE,
-        limit=st.integers(5, 20),
+        limit=st.integers(4, 12),
         fit=st.sampled_from(["first", "best", "worst", "next"]),
     ),
     "buddy": st.builds(
         BuddyModel,
         capacity=st.integers(48, 120),
         reserve=RESERVE,
-        limit=st.integers(5, 16),
+        limit=st.integers(4, 16),
         split=st.sampled_from(["smallest", "largest"]),
         min_block=st.sampled_from([2, 3, 4, 5]),
         doublings=st.integers(3, 6),

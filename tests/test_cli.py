@@ -1,6 +1,7 @@
 """The command line, run in this process: what is wrong is told in one line before anything is written; what is right
 gives tables that fit, and JSON that has interface.md's keys."""
 
+import errno
 import json
 import math
 import os
@@ -8,6 +9,7 @@ import shlex
 import stat
 import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -334,6 +336,65 @@ def test_a_users_own_allocator_is_replayed_like_ours(kvfrag: Kvfrag) -> None:
     assert own.pop("allocator") == "mine.Mine:arg=5"
     assert ours.pop("allocator") == "paged:block_size=4,watermark=0"
     assert own == ours
+
+
+class Failing(StringIO):
+    """Standard output on a disk that is full, or with nobody at its other end."""
+
+    def __init__(self, error: OSError, file: Path) -> None:
+        super().__init__()
+        self.error, self.file = error, file.open("w")
+
+    def write(self, _text: str, /) -> int:
+        raise self.error
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
+        (OSError(errno.ENOSPC, "No space"), "kvfrag: standard output cannot be written: No space\n"),
+    ],
+)
+@pytest.mark.parametrize("line", [RUN, f"{RUN} --json -", "figure2 --seeds 1 --quiet"])
+def test_standard_output_that_fails_ends_in_at_most_one_line(
+    line: str,
+    error: OSError,
+    told: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) as ended:
+        output = Failing(error, folder / "standard output")
+        patched.setattr(sys, "stdout", output)
+        patched.setattr(sys, "argv", ["kvfrag", *shlex.split(line)])
+        main()
+    assert ended.value.code == FAILED
+    assert capsys.readouterr().err == told
+    # What Python writes on its way out goes nowhere, so that it does not fail once more.
+    output.file.write("the rest")
+    output.file.close()
+    assert not told or (folder / "standard output").read_text() == ""
+
+
+def test_outputs_that_are_closed_are_done_without(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        for name in ("stdout", "stderr"):
+            patched.setattr(sys, name, None)
+        patched.setattr(sys, "argv", ["kvfrag", *shlex.split(RUN + OUTPUTS)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        sys.stdout.close()
+        sys.stderr.close()
+    assert ended.value.code == 0
+    assert capsys.readouterr() == ("", "")
+    assert Run.load(folder / "saved").counts["finished"] == 3
 
 
 # What comes out.

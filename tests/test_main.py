@@ -45,7 +45,7 @@ def kvfrag(
     return subprocess.run(
         [KVFRAG, *arguments],
         cwd=folder,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONUNBUFFERED": "", **environment},
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,
