@@ -40,6 +40,14 @@ def resolution_ns(time_ns: IntArray) -> int:
     return int(10**power)
 
 
+def spoken(nanoseconds: int) -> str:
+    """A power of ten of nanoseconds in the unit one would say it in: ``100 ns``, ``10 ms``."""
+    power, unit = next(
+        (power, unit) for power, unit in ((9, "s"), (6, "ms"), (3, "us"), (0, "ns")) if nanoseconds >= 10**power
+    )
+    return f"{nanoseconds // 10**power} {unit}"
+
+
 def arrival_notes(time_ns: IntArray, unit: int) -> Iterator[str]:
     """What is odd about arrivals (sorted): quantised ones, all at once, a rate that no service has."""
     rows, span_ns = len(time_ns), int(time_ns[-1] - time_ns[0])

@@ -47,6 +47,14 @@ def read_file(
         raise InputError(f"trace file {short(str(path))}: {error}") from None
 
 
+def format_of(path: str | PathLike[str]) -> str:
+    """The name of the format that a file looks to be in, by its beginning. Raises InputError when it is none."""
+    text = open_text(path)
+    if (own := _own_format(text)) is not None:
+        return own.name
+    return _recognise(path, text, None, Reading(), Counter())[0].name
+
+
 def read_frame(frame: pd.DataFrame) -> tuple[Columns, Report]:
     """Read a DataFrame with the columns of the neutral format, as if it had been written to a file first.
 

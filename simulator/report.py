@@ -17,6 +17,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from allocators.base import InputError
+from simulator.notes import spoken
 from simulator.output import write_whole
 from simulator.run import Run
 from simulator.trace import Trace
@@ -133,6 +134,10 @@ def print_trace(requests: Trace, facts: Mapping[str, Any]) -> None:
     out.print(f"{requests.name}: {_requests(facts['rows'])} over {facts['duration_s']:,.1f} s")
     if report is not None:
         out.print(f"  format {report}")
+        if report.origin:
+            out.print(f"  the first arrives at {report.origin}; times are whole {spoken(report.resolution_ns)}")
+        for note in report.notes:
+            out.print(f"  note: {note}")
     if facts["rate_per_s"] is not None:
         rate, gap_cv = facts["rate_per_s"], facts["gap_cv"]
         out.print(f"  {rate:.2f} requests/s; standard deviation / mean of the gaps {gap_cv:.2f} (Poisson: 1)")
