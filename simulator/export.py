@@ -1,9 +1,7 @@
 """Traces written in the neutral format, whole or not at all, and exactly: what is read again is the same trace."""
 
-import csv
 import gzip
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -60,16 +58,23 @@ def _write_csv(trace: "Trace", file: IO[bytes]) -> Iterator[int]:
     extras = [name for name in ("session", "block_hashes") if getattr(trace, name) is not None]
     file.write(",".join(["arrival_s", "prompt_tokens", "output_tokens", *extras]).encode() + b"\n")
     for part in _parts(trace):
-        seconds = (plain_decimal(time, SECONDS) for time in trace.arrival_ns[part].tolist())
-        columns: list[Any] = [seconds, trace.prompt_tokens[part].tolist(), trace.output_tokens[part].tolist()]
+        columns: list[Iterable[str]] = [
+            (plain_decimal(time, SECONDS) for time in trace.arrival_ns[part].tolist()),
+            map(str, trace.prompt_tokens[part].tolist()),
+            map(str, trace.output_tokens[part].tolist()),
+        ]
         if trace.session is not None:
-            columns.append(trace.session[part].tolist())
+            columns.append(map(_quoted, trace.session[part].tolist()))
         if trace.block_hashes is not None:
-            columns.append(list(hashes) for hashes in trace.block_hashes[part].tolist())
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows(zip(*columns, strict=True))
-        file.write(text.getvalue().encode("utf-8", "replace"))
+            columns.append(_quoted(str(list(hashes))) for hashes in trace.block_hashes[part].tolist())
+        lines = "\n".join(map(",".join, zip(*columns, strict=True)))
+        file.write(lines.encode("utf-8", "replace") + b"\n")
         yield part.stop - part.start
+
+
+def _quoted(text: str) -> str:
+    """A field as RFC 4180 has it. A carriage return alone must be quoted too: at a line's end it would be lost."""
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",\r\n') else text
 
 
 def _write_gzip(trace: "Trace", file: IO[bytes]) -> Iterator[int]:

@@ -135,7 +135,7 @@ def _whole_number(text: str, places: int, largest: int) -> tuple[int, int]:
     """One text x 10^places as a whole number, halves to even, and its problem code."""
     text = text.strip()
     if not _NUMBER.fullmatch(text):
-        return 0, MISSING if text.lower().lstrip("+-") in _NO_NUMBER else UNREADABLE
+        return 0, MISSING if is_missing(text) else UNREADABLE
     number = Decimal(text)
     if not number:
         return 0, OK
@@ -151,6 +151,11 @@ def _whole_number(text: str, places: int, largest: int) -> tuple[int, int]:
     if rounded > largest:
         return 0, OUT_OF_RANGE
     return int(rounded), OK if rounded == scaled else FRACTIONAL
+
+
+def is_missing(text: str) -> bool:
+    """Whether a text says that there is nothing, or nothing finite."""
+    return text.lower().lstrip("+-") in _NO_NUMBER
 
 
 def read_counts(fields: Fields) -> tuple[IntArray, Codes]:

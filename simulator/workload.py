@@ -197,7 +197,7 @@ def parse_workload(text: str) -> Workload:
     (seconds). Raises InputError for a name, an option or a value that is not allowed.
     """
     name, options = split_workload(text)
-    _, given = parse_spec(f"{Path(name).name}:{options}")
+    _, given = parse_spec(f"{Path(name).name.rpartition(':')[2]}:{options}")
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in _OPTIONS:
