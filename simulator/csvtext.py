@@ -32,14 +32,15 @@ def csv_tables(text: Text, places: Mapping[str, int]) -> Iterator[Table]:
         rest, skipped = rest[skipped:], max(0, skipped - len(rest))
         end = _end_of_rows(rest)
         if end:
-            yield _cut(rest[:end], fields, places, line)
-            line += rest.count(b"\n", 0, end)
+            table, lines = _cut(rest[:end], fields, places, line)
+            yield table
+            line += lines
             rest = rest[end:]
         elif len(rest) > MAX_LINE_BYTES:
             _cut(rest, fields, places, line)  # a quote astray, if there is one
             check_line(len(rest), line)
     if rest:
-        yield _cut(rest, fields, places, line)
+        yield _cut(rest, fields, places, line)[0]
 
 
 def _end_of_rows(text: bytes) -> int:
@@ -53,8 +54,8 @@ def _end_of_rows(text: bytes) -> int:
     return int(newline[-1]) + 1 if newline.size else 0
 
 
-def _cut(chunk: bytes, fields: int, places: Mapping[str, int], first: int) -> Table:
-    """The rows of a chunk of whole lines, the first of them on line ``first``."""
+def _cut(chunk: bytes, fields: int, places: Mapping[str, int], first: int) -> tuple[Table, int]:
+    """The rows of a chunk of whole lines, the first of them on line ``first``, and how many lines end in it."""
     data = np.frombuffer(chunk, np.uint8)
     lines = newline = np.flatnonzero(data == _NEWLINE)
     comma = np.flatnonzero(data == _COMMA)
@@ -85,7 +86,7 @@ def _cut(chunk: bytes, fields: int, places: Mapping[str, int], first: int) -> Ta
             quoted = (stop - begin >= 2) & (data.take(begin, mode="clip") == _QUOTE)
             begin, stop = begin + quoted, stop - quoted
         columns[name] = Fields(data, begin, stop, csv=True)
-    return Table(columns, misfit, f"not the header's {fields} fields", line)
+    return Table(columns, misfit, f"not the header's {fields} fields", line), len(lines)
 
 
 def _commas(

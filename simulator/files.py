@@ -11,7 +11,7 @@ from pathlib import Path
 from allocators.base import InputError
 from simulator.fields import Fields, Flags, IntArray
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 19
 MAX_LINE_BYTES = 4 << 20
 """A longer line is no row of a trace: one of a million tokens in blocks of 16 takes a third of it."""
 

@@ -15,6 +15,7 @@ UNITS = {DATE: "dates", SECONDS: "s", MILLISECONDS: "ms", MICROSECONDS: "us", NA
 LEAST_RATE, MOST_RATE = 0.01, 1000.0
 """Requests a second beyond which the unit of time is more likely wrong than the service that small or large."""
 
+_ROWS_AT_ONCE = 1 << 16
 _FEW = 10  # rows that say nothing of a clock or a rate
 
 
@@ -34,8 +35,8 @@ def plain_decimal(value: int, places: int) -> str:
 def resolution_ns(time_ns: IntArray) -> int:
     """The coarsest of 1 s, 0.1 s, ... 1 ns of which every time is a multiple: how finely they were written down."""
     power = 9
-    for rows in (slice(1000), slice(None)):
-        while power and (time_ns[rows] % 10**power).any():
+    for first in range(0, len(time_ns), _ROWS_AT_ONCE):
+        while power and (time_ns[first : first + _ROWS_AT_ONCE] % 10**power).any():
             power -= 1
     return int(10**power)
 
