@@ -19,9 +19,9 @@ def check_allocator(factory: Callable[[], Allocator], steps: int = 2000, seed: i
 
     Checked after every call: the invariants of ``allocators/base.py`` (extents inside the pool, disjoint, adding
     up to what is held and to ``capacity - free_slots``), that nobody else's memory moved, that a refusal or a
-    misuse changed nothing, that growing serves a prefix in order and keeps what was there, that an empty pool
-    places what ``fits_empty`` says it can, that the same calls give the same addresses; and in the end that all
-    of the pool comes back. An allocator with a ``max_model_len`` sees no request longer than that.
+    misuse changed nothing, that growing serves a prefix in order and keeps what was there, and that the same calls
+    give the same addresses. Whenever all is released: that an empty pool places what ``fits_empty`` says it can, at
+    every length, and that the pool can be filled again with as many requests as a new one. An allocator with a ``max_model_len`` sees no request longer than that.
 
     ``factory`` takes no argument and returns a new allocator: ``lambda: Paged(1000)``. Raises BrokenPromiseError, an
     AssertionError, that names the seed, the step and the call.

@@ -69,7 +69,13 @@ def simulate(
 
     ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token)
     log = DecisionLog(allocator) if decisions else None
-    with tqdm(total=len(rows), desc=allocator.spec, unit="req", delay=_PROGRESS_AFTER_S, disable=not progress) as bar:
+    with tqdm(
+        total=len(rows),
+        desc=allocator.spec.partition(":")[0],
+        unit="req",
+        delay=_PROGRESS_AFTER_S,
+        disable=not progress,
+    ) as bar:
         server = Server(
             *(allocator, chosen, ledger, Requests(arrivals_ps, prompts, outputs, rows)),
             layout_times_ps,
@@ -186,7 +192,7 @@ def _timeline(
         name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])
         for name, values in whole.items()
     }
-    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means}, dtype=np.float64)
+    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
 
 
 def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> list[int]:
