@@ -44,7 +44,7 @@ def read_file(
         form, tables = _recognise(path, text, form, reading, told)
         return read_tables(form, tables, reading, told)
     except InputError as error:
-        raise InputError(f"trace file {short(str(path))}: {error}") from None
+        raise type(error)(f"trace file {short(str(path))}: {error}") from None
 
 
 def format_of(path: str | PathLike[str]) -> str:

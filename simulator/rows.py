@@ -25,7 +25,7 @@ from simulator.fields import (
 )
 from simulator.files import Table
 from simulator.notes import DATE, arrival_notes, origin, resolution_ns
-from simulator.schema import Columns, Format, Reading, Report, listed, objects, short
+from simulator.schema import Columns, Format, NoArrivalsError, Reading, Report, listed, objects, short
 
 _LARGE_ROWS = 5 << 20  # of 8 bytes: more than malloc ever takes from the heap
 
@@ -71,7 +71,9 @@ def read_tables(form: Format, tables: Iterable[Table], reading: Reading, told: C
     if reading.rate is not None and form.time:
         raise InputError("has arrivals of its own: a rate is for a file of lengths only (scale changes the rate)")
     if reading.rate is None and not form.time and not reading.lengths_only:
-        raise InputError("has lengths but no arrivals: give a rate in requests a second, --rate 4 or rate=4 in Python")
+        raise NoArrivalsError(
+            "has lengths but no arrivals: give a rate in requests a second, --rate 4 or rate=4 in Python"
+        )
     if reading.rate is not None:
         positive("rate", reading.rate)
     kept = _Kept()

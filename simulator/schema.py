@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from allocators.base import InputError
 from simulator.fields import Flags, IntArray
 from simulator.files import ignore
 from simulator.jsontext import Row, Rows
@@ -14,6 +15,10 @@ from simulator.jsontext import Row, Rows
 ObjectArray = NDArray[np.object_]
 Edit = Callable[[Rows, "Reading", "Counter[str]"], Rows]
 """Rows of JSON rewritten on their way, one into one or several; what is told to the counter becomes a note."""
+
+
+class NoArrivalsError(InputError):
+    """A file of lengths only, and no rate to give it arrivals."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from simulator.options import (
 from simulator.output import write_whole
 from simulator.profile import measure_profile
 from simulator.report import check_outputs, console, print_trace, table, write_json
+from simulator.schema import NoArrivalsError
 from simulator.trace import Trace, describe
 from simulator.workload import parse_workload
 
@@ -167,7 +168,6 @@ def profile(
 ) -> None:
     """Write a length profile, to share a workload without its trace: FILE.json:rate=4 then draws from it."""
     check_outputs({"--output": output}, [find_file(trace)])
-    # A rate of 1 for those without arrivals is no rate of theirs.
     timed, requests = _maybe_timed(trace, strict, quiet, format)
     facts = describe(requests)
     rate, cv = (facts["rate_per_s"], facts["gap_cv"]) if timed else (None, None)
@@ -178,13 +178,11 @@ def profile(
 
 
 def _maybe_timed(trace: str, strict: bool, quiet: bool, format: str | None) -> tuple[bool, Trace]:
-    """A trace, and whether it has arrivals of its own."""
+    """Whether a trace has arrivals of its own, and the trace."""
     try:
         return True, read_trace(trace, strict, quiet, format)
-    except InputError as error:
-        if "has lengths but no arrivals" not in str(error):
-            raise
-    return False, read_trace(trace, strict, True, format, rate=1.0)
+    except NoArrivalsError:
+        return False, read_trace(trace, strict, True, format, rate=1.0)
 
 
 @trace_app.command("download")

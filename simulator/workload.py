@@ -169,9 +169,9 @@ def _read_lengths(name: str, modified_ns: int, size: int) -> Profile | Sample:
 
 
 def is_profile_file(name: str) -> bool:
-    """Whether a file that can be read is a length profile."""
+    """Whether a file that can be read is a length profile. What can be read only once, a pipe, is none."""
     try:
-        return is_profile(open_text(name).head)
+        return Path(name).is_file() and is_profile(open_text(name).head)
     except InputError:
         return False
 

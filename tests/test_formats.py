@@ -547,7 +547,7 @@ def test_mixed_time_zones(folder: Path) -> None:
         ("[" + MOONCAKE_ROW + ',{"a":' + "[" * 100_000, "row 2 (line 2) of the list is no whole JSON object"),
         (
             '[{"conversations": []}]',
-            "has lengths but no arrivals: give a rate in requests a second, --rate 4 or rate=4",
+            "has lengths but no arrivals: give a rate in requests a second, --rate 4 (Python: rate=4)",
         ),
         ("num_prefill_tokens,num_decode_tokens\n1,1\n", "has lengths but no arrivals: give a rate"),
         ('{"timestamp": 1,\n "input_length": 5}\n', "line 1 is not a JSON object: '{\"timestamp\": 1,'"),
