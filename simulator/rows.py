@@ -72,7 +72,7 @@ def read_tables(form: Format, tables: Iterable[Table], reading: Reading, told: C
         raise InputError("has arrivals of its own: a rate is for a file of lengths only (scale changes the rate)")
     if reading.rate is None and not form.time and not reading.lengths_only:
         raise NoArrivalsError(
-            "has lengths but no arrivals: give a rate in requests a second, --rate 4 or rate=4 in Python"
+            "has lengths but no arrivals: give a rate in requests a second, --rate 4 (Python: rate=4)"
         )
     if reading.rate is not None:
         positive("rate", reading.rate)
