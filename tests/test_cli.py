@@ -525,9 +525,12 @@ def test_the_same_picture_has_the_same_bytes(suffix: str, kvfrag: Kvfrag, folder
     assert len(pictures[0]) > 1000
 
 
+DROPPED = "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1); --strict names the first\n"
+
+
 def test_dropped_rows_are_told_on_standard_error(kvfrag: Kvfrag) -> None:
     ended = kvfrag("run partly.csv -a paged --capacity 100")
-    assert ended.err == "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1); --strict names the first\n"
+    assert ended.err == DROPPED
     assert ended.out.startswith("partly.csv: 1 request, a pool of 100 token slots\n")
     assert kvfrag("run partly.csv -a paged --capacity 100 --quiet").err == ""
 
@@ -547,7 +550,7 @@ def test_trace_info_tells_what_was_read(kvfrag: Kvfrag) -> None:
 
 def test_trace_info_as_json(kvfrag: Kvfrag, folder: Path) -> None:
     ended = kvfrag("trace info partly.csv --json -")
-    assert ended.err == "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1); --strict names the first\n"
+    assert ended.err == DROPPED
     told = as_json(ended.out)
     assert (told["name"], told["rows"], told["rate_per_s"]) == ("partly.csv", 1, None)
     assert told["read"]["dropped"] == {"prompt below 1": 1, "time unreadable": 1}
@@ -704,13 +707,14 @@ def test_progress_only_on_a_terminal_after_two_seconds_and_never_when_quiet(
             bars.append(options)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr("simulator.cli.tqdm", Bar)
+    monkeypatch.setattr("simulator.options.tqdm", Bar)
     monkeypatch.setattr("simulator.replay.tqdm", Bar)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     ended = kvfrag(line + flag)
     assert ended.code == 0
     shown = [options for options in bars if not options["disable"]]
-    assert len(shown) == (terminal and not flag)
+    # A run has one for reading the file, too.
+    assert len(shown) == (2 if line == RUN else 1) * (terminal and not flag)
     assert all(options["delay"] == 2.0 for options in shown)
     assert "%" not in ended.err  # over before two seconds: no bar
 
