@@ -20,8 +20,9 @@ lint: $(STAMPS)-dev
 types: $(STAMPS)-dev
 	$(BIN)/mypy
 
-bench: $(STAMPS)-dev ## engine against the token-stepped reference; KVFRAG_TRACES=folder for the real trace
+bench: $(STAMPS)-dev ## engine against the token-stepped reference, and reading 27 million rows; KVFRAG_TRACES=folder for the real trace
 	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench_traces.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

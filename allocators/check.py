@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from allocators.base import Allocator, Extent, MisuseError
+from allocators.base import Allocator, Extent, InputError, MisuseError
 
 State = tuple[int, int, dict[int, tuple[Extent, ...]]]
 
@@ -19,23 +19,34 @@ def check_allocator(factory: Callable[[], Allocator], steps: int = 2000, seed: i
 
     Checked after every call: the invariants of ``allocators/base.py`` (extents inside the pool, disjoint, adding
     up to what is held and to ``capacity - free_slots``), that nobody else's memory moved, that a refusal or a
-    misuse changed nothing, that growing serves a prefix in order and keeps what was there, that an empty pool
-    places what ``fits_empty`` says it can, that the same calls give the same addresses; and in the end that all
-    of the pool comes back. An allocator with a ``max_model_len`` sees no request longer than that.
+    misuse changed nothing, that growing serves a prefix in order and keeps what was there, and that the same calls
+    give the same addresses. Whenever all is released: that an empty pool places what ``fits_empty`` says it can, at
+    every length, and that the pool can be filled again, to the last slot, as a new one can. An allocator with a
+    ``max_model_len`` sees no request longer than that.
 
     ``factory`` takes no argument and returns a new allocator: ``lambda: Paged(1000)``. Raises BrokenPromiseError, an
     AssertionError, that names the seed, the step and the call.
     """
+    if isinstance(factory, Allocator) or not callable(factory):
+        raise InputError(f"factory(={factory!r}) must be a function that makes a new allocator: lambda: Paged(1000)")
     drive = _Drive(factory, np.random.default_rng(seed), seed)
-    for step in range(steps):
-        drive.step = step
-        drive.random_call()
-    drive.step = steps
-    drive.drain()
+    try:
+        drive.new_pool()
+        for step in range(steps):
+            drive.step = step
+            drive.random_call()
+        drive.step = steps
+        drive.drain()
+        drive.longest_alone()
+    except BrokenPromiseError:
+        raise
+    except Exception as error:
+        raise BrokenPromiseError(drive.told(f"raised {type(error).__name__}: {error}")) from error
 
 
 class _Drive:
     def __init__(self, factory: Callable[[], Allocator], rng: np.random.Generator, seed: int) -> None:
+        self.factory = factory
         self.allocator, self.twin = factory(), factory()
         self.rng, self.seed, self.step = rng, seed, 0
         self.call = "new"
@@ -43,15 +54,21 @@ class _Drive:
         self.next_id = 0
         self.refused: tuple[int, int] | None = None  # tokens of a request refused since the last release
         limit = getattr(self.allocator, "max_model_len", None)
-        self.longest = self.allocator.capacity if limit is None else min(limit, self.allocator.capacity + 1)
-        self.empty = self.state()
-        self.expect(self.empty[0] == self.allocator.capacity, "a new pool is not all free")
+        beyond = self.allocator.capacity + 2  # prompt + output of a request that cannot fit
+        self.longest = beyond if limit is None else min(limit, beyond)
+
+    def told(self, broken: str) -> str:
+        return f"{self.allocator.spec}: {broken} (seed {self.seed}, step {self.step}, {self.call})"
 
     def expect(self, kept: bool, broken: str) -> None:
         if not kept:
-            raise BrokenPromiseError(
-                f"{self.allocator.spec}: {broken} (seed {self.seed}, step {self.step}, {self.call})"
-            )
+            raise BrokenPromiseError(self.told(broken))
+
+    def new_pool(self) -> None:
+        self.expect(isinstance(self.allocator.spec, str), "spec is not a text")
+        self.empty = self.state()
+        self.expect(self.empty[0] == self.allocator.capacity, "a new pool is not all free")
+        self.longest_alone()
 
     def random_call(self) -> None:
         """One call of a random kind; a full or an empty pool is visited often enough to matter."""
@@ -160,6 +177,50 @@ class _Drive:
         for request in [int(i) for i in self.rng.permutation(list(self.held))]:
             self.release(request)
         self.call = "after the last release"
+        self.expect(self.state() == self.empty, "not all of the pool came back")
+        self.fill()
+
+    def longest_alone(self) -> None:
+        """In an empty pool, requests about as long as it can hold must be placed and grow, or be said not to fit."""
+        most, whole = self.allocator.largest_free_slots, self.allocator.capacity - self.allocator.tail_slots
+        for final in sorted({most - 1, most, most + 1, whole, whole + 1}):
+            for prompt in {max(1, final - 50), final}:  # the last grows are where it fails, if it does
+                output = final - prompt + 1
+                if final < 1 or prompt + output > max(self.longest, 2) or not self.allocator.fits_empty(prompt, output):
+                    continue
+                self.call = f"admit({self.next_id}, {prompt}, {output}, alone=True) and grow to {final} slots"
+                held = self.both(lambda allocator: allocator.admit(self.next_id, prompt, output, True))  # noqa: B023
+                self.expect(held > 0, "an empty pool refused what fits_empty says it can place")
+                while held < final:
+                    grown = self.both(lambda allocator: allocator.grow([self.next_id]))
+                    self.expect(grown == 1, f"fits_empty says it fits, and it cannot grow beyond {held} slots")
+                    before, held = held, self.allocator.held_slots(self.next_id)
+                    self.expect(held > before, f"request {self.next_id} grew by {held - before} slots")
+                self.both(lambda allocator: allocator.release(self.next_id))
+
+    def fill(self) -> None:
+        """Fill the pool to the last slot, side by side with a new one; then give all of it back."""
+        new, size, held, ids = self.factory(), self.longest - 1, 0, list[int]()
+        while size:
+            request = self.next_id + len(ids)
+            self.call = f"admit({request}, {size}, 1, alone=True), filling up"
+            asked, largest = self.allocator.asked_slots(size, 1), self.allocator.largest_free_slots
+            got = self.both(lambda allocator: allocator.admit(request, size, 1, True))  # noqa: B023
+            again = new.admit(request, size, 1, True)
+            self.expect(got == again, f"{got} slots where a new pool gives {again}: not all of the pool came back")
+            self.expect(got > 0 or asked > largest, f"refused {asked} slots, and largest_free_slots is {largest}")
+            if got:
+                ids.append(request)
+                held += got
+                self.expect(held <= self.allocator.capacity, f"{held} slots are held, more than there are")
+            else:
+                size //= 2
+        free, tail = self.allocator.free_slots, self.allocator.tail_slots
+        full = self.allocator.largest_free_slots == 0
+        self.expect(not full or free == tail, f"the pool is full, {free} slots are free, and tail_slots is {tail}")
+        for request in ids:
+            self.both(lambda allocator: allocator.release(request))  # noqa: B023
+        self.call = "after filling the pool and releasing all"
         self.expect(self.state() == self.empty, "not all of the pool came back")
 
     def both(self, call: Callable[[Allocator], int]) -> int:

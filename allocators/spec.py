@@ -42,8 +42,15 @@ def make_allocator(spec: str, capacity: int, max_model_len: int | None = None) -
     """
     name, options = parse_spec(spec)
     constructor = ALLOCATORS.get(name) or _load(name)
-    parameters = list(inspect.signature(constructor).parameters.values())
-    hints = get_type_hints(constructor.__init__ if inspect.isclass(constructor) else constructor)
+    try:
+        parameters = list(inspect.signature(constructor).parameters.values())
+        hints = get_type_hints(constructor.__init__ if inspect.isclass(constructor) else constructor)
+    except (TypeError, ValueError, NameError) as error:
+        raise InputError(f"{name} is not an allocator class: {error}") from None
+    if not parameters:
+        raise InputError(
+            f"{name} is not an allocator class: it must take the capacity, in slots, as its first argument"
+        )
     own = [p.name for p in parameters[1:] if p.name != "max_model_len"]
     arguments: dict[str, Any] = {}
     for key, value in options.items():
@@ -68,6 +75,8 @@ def _load(path: str) -> Callable[..., Allocator]:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise InputError(f"{unknown} ({module_name} cannot be imported: {error})") from None
+    except SystemExit as error:
+        raise InputError(f"{module_name} cannot be imported: it exits with {error}") from None
     constructor = getattr(module, attribute, None)
     if not callable(constructor):
         raise InputError(f"{unknown} ({module_name} has no class {attribute})")

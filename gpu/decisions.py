@@ -6,10 +6,15 @@ A log of decisions can be kept in a file, a JSON array a line, so that a machine
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allocators.base import Extent, InputError
+
+if TYPE_CHECKING:
+    from simulator.run import Layout as MemoryMap
+    from simulator.run import Run
 
 FORMAT = "kvfrag decisions 1"
 
@@ -125,3 +130,52 @@ def _decision(row: list[Any]) -> Decision:
         case ["sample", time_s, int(used), int(held), *written]:
             return Sample(float(time_s), used, held, {int(i): int(tokens) for i, tokens in written})
     raise ValueError(row)
+
+
+def log_of(run: "Run") -> Log:
+    """The log of a run that was simulated with ``decisions=True`` and ``layout_times_s``: each memory map is a sample.
+
+    Between two decisions every running request writes a token an iteration; those writes are told when they matter, at
+    a sample or before the memory is given back. Raises InputError for a run that kept no decisions or no memory map.
+    """
+    layouts = [layout for layout in run.layouts if layout.iteration is not None]
+    if run.decisions is None or not layouts:
+        raise InputError(f"run {run.name!r} has no decisions or no memory maps: simulate with decisions and layouts")
+    extents: dict[int, list[Extent]] = {}
+    written: dict[int, int] = {}  # tokens of each request that the log has told
+    first: dict[int, int] = {}  # its tokens before iteration 0, if it had run from then on
+    decisions: list[Decision] = []
+
+    def write_up_to(iteration: int, request: int) -> None:
+        missing = first[request] + iteration - written[request]
+        if missing:
+            decisions.append(Write(request, missing))
+            written[request] += missing
+
+    def sample(layout: "MemoryMap", iteration: int) -> None:
+        for request in written:
+            write_up_to(iteration, request)
+        tokens = {held.request: held.written_tokens for held in layout.allocations}
+        decisions.append(Sample(layout.time_s, layout.used_slots, layout.held_slots, tokens))
+
+    columns = [run.decisions[name].tolist() for name in ("iteration", "kind", "request", "index", "start", "slots", "tokens")]
+    changes = groupby(zip(*columns, strict=True), key=lambda row: row[:3])
+    for (iteration, kind, request), rows in changes:
+        while layouts and layouts[0].iteration < iteration:  # type: ignore[operator]
+            sample(layouts[0], layouts.pop(0).iteration)  # type: ignore[arg-type]
+        if kind in ("finish", "preempt"):
+            write_up_to(iteration - 1, request)
+            decisions.append(Release(request))
+            del extents[request], written[request], first[request]
+            continue
+        for _, _, _, index, start, slots, tokens in rows:
+            held = extents.setdefault(request, [])
+            held[index:] = [Extent(start, slots)]
+        if kind == "admit":
+            written[request], first[request] = tokens, tokens - iteration
+            decisions.append(Admit(request, tuple(extents[request]), tokens))
+        else:
+            decisions.append(Grow(request, tuple(extents[request])))
+    for layout in layouts:
+        sample(layout, layout.iteration)  # type: ignore[arg-type]
+    return Log(run.allocator, run.capacity, decisions)

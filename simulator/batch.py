@@ -30,6 +30,11 @@ class Change:
     """Requests."""
 
 
+def broken_promise(allocator: Allocator, what: str) -> RuntimeError:
+    """The error for an allocator that does not keep its protocol."""
+    return RuntimeError(f"{allocator.spec} broke a promise: {what}; allocators.check_allocator tells more")
+
+
 class Batch:
     """Who runs and who was preempted, with what each has and needs. Iterations and times are handed in."""
 
@@ -56,6 +61,8 @@ class Batch:
     def grow_or_preempt(self, growing: list[int], count: int, iteration: int, now_ps: int) -> Change:
         """Serve those behind the first ``count`` too; whenever there is no room, preempt the newest running request."""
         change, logged = Change(), 0
+        if not 0 <= count <= len(growing):
+            raise broken_promise(self.allocator, f"grow served {count} of {len(growing)} requests")
         step = self.allocator.grow_slots
         if step is None:
             self._grow_one_by_one(growing, iteration, now_ps, change)

@@ -17,7 +17,7 @@ import simpy
 
 from allocators.base import Allocator
 from simulator.agenda import NEVER
-from simulator.batch import Batch
+from simulator.batch import Batch, broken_promise
 from simulator.decisions import DecisionLog
 from simulator.ledger import EXTERNAL, IDLE, PACK_VALUES, RESIDUAL, Ledger
 from simulator.run import Layout
@@ -176,9 +176,10 @@ class Server:
                     if request != asking:
                         asking, asked = request, asked_slots(prompt, output)
                     held = allocate(request, prompt, output, not batch)
-                    if not held:
-                        if not batch:
-                            raise RuntimeError(f"{allocator.spec} refuses request {request} although the pool is empty")
+                    if held < prompt:
+                        if held or not batch:
+                            did = f"gave {held} slots for" if held else "refused, in an empty pool,"
+                            raise broken_promise(allocator, f"admit {did} {prompt} tokens of request {request}")
                         enough = asked <= allocator.free_slots - tail_slots
                         why = EXTERNAL if allocator.contiguous and enough else RESIDUAL
                         break

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from allocators.base import InputError, one_of
+from simulator.trace import Trace
 from simulator.views import COLORS, VIEWS, lightness, view_colors, view_shares
 
 _INK, _THIN_INK = "#222222", "#777777"
@@ -28,6 +29,9 @@ _LINE_EM = 1.25
 _INDENT_PT = 13.0  # of a category's name, behind its colour
 _ASIDE_PT = 9.0  # from a bar to the numbers beside it
 _LEAST_PERCENT = 0.05  # what is less would be written 0.0
+
+
+_ARRIVALS, _LENGTHS = "#4477aa", ("#cc6677", "#4477aa")
 
 
 class Pictured(Protocol):
@@ -287,4 +291,41 @@ def _own_axes(width_in: float, height_in: float) -> Axes:
 def _settled(ax: Axes) -> Axes:
     """``ax``, once its figure's layout has given it the size that numbers and labels are fitted to."""
     ax.figure.canvas.figure.draw_without_rendering()
+    return ax
+
+
+def trace_overview(trace: Trace) -> Axes:
+    """A small picture of a trace: how many requests arrive when, and how long they are. The axes of the arrivals."""
+    left, right = Figure(figsize=(9.0, 3.2), layout="constrained").subplots(1, 2)
+    arrivals_over_time(trace, left)
+    length_distributions(trace, right)
+    return _settled(left)
+
+
+def arrivals_over_time(trace: Trace, ax: Axes | None = None, bins: int = 120) -> Axes:
+    """Requests a second, in equal time bins."""
+    ax = ax or _own_axes(5.0, 3.2)
+    span_s = max(trace.duration_s, 1e-9)
+    counts, edges = np.histogram(trace.arrival_ns / 1e9, bins, (0, span_s))
+    ax.stairs(counts / (span_s / bins), edges, fill=True, color=_ARRIVALS)
+    ax.set(xlabel="time (s)", ylabel="requests a second", xlim=(0, span_s), ylim=(0, None))
+    return _plain(ax)
+
+
+def length_distributions(trace: Trace, ax: Axes | None = None) -> Axes:
+    """The share of requests with at most so many tokens, of prompts and of outputs."""
+    ax = ax or _own_axes(4.0, 3.2)
+    share = np.linspace(0, 100, 401)
+    for name, tokens, color in zip(
+        ("output", "prompt"), (trace.output_tokens, trace.prompt_tokens), _LENGTHS, strict=True
+    ):
+        ax.step(np.percentile(tokens, share, method="inverted_cdf"), share, where="post", color=color, label=name)
+    ax.set(xscale="log", xlabel="tokens", ylabel="requests with at most so many (%)", ylim=(0, 100))
+    ax.legend(frameon=False, fontsize=_FONT_PT)
+    return _plain(ax)
+
+
+def _plain(ax: Axes) -> Axes:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=_FONT_PT, color=_INK, labelcolor=_INK)
     return ax

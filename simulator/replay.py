@@ -47,7 +47,7 @@ def simulate(
     progress: bool = False,
     **settings: Unpack[SettingsFields],
 ) -> Run:
-    """Replay a trace against an allocator whose pool is empty, exactly as ``semantics.md`` says.
+    """Replay a trace against a new allocator: an old one's free lists remember, even when all of it is free.
 
     ``settings`` are the fields of :class:`~simulator.settings.Settings`: cost, max_model_len, max_batch, ...;
     ``max_model_len`` is the allocator's when it has one and none is given. ``timeline_bins``: rows of
@@ -57,6 +57,10 @@ def simulate(
 
     Raises InputError for settings that are not allowed or do not go together.
     """
+    if not isinstance(trace, Trace):
+        raise InputError(f"trace(={trace!r}) must be a Trace, such as Trace.read(path)")
+    if isinstance(allocator, type) or not isinstance(allocator, Allocator):
+        raise InputError(f"allocator(={allocator!r}) must be an allocator, such as Paged(15_728)")
     chosen = _settings(allocator, settings)
     bins = whole("timeline_bins", timeline_bins, at_least=0)
     layout_times_ps = sorted(map(_layout_time_ps, layout_times_s))
@@ -69,7 +73,13 @@ def simulate(
 
     ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token)
     log = DecisionLog(allocator) if decisions else None
-    with tqdm(total=len(rows), desc=allocator.spec, unit="req", delay=_PROGRESS_AFTER_S, disable=not progress) as bar:
+    with tqdm(
+        total=len(rows),
+        desc=allocator.spec.partition(":")[0],
+        unit="req",
+        delay=_PROGRESS_AFTER_S,
+        disable=not progress,
+    ) as bar:
         server = Server(
             *(allocator, chosen, ledger, Requests(arrivals_ps, prompts, outputs, rows)),
             layout_times_ps,
@@ -186,7 +196,7 @@ def _timeline(
         name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])
         for name, values in whole.items()
     }
-    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means}, dtype=np.float64)
+    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
 
 
 def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> list[int]:

@@ -15,7 +15,7 @@ from allocators.base import holds_already, holds_none
 from scenarios import random_scenario
 from simulator import Run, StepCost, Trace, simulate
 from simulator.ledger import CATEGORIES
-from simulator.run import STATUS, Allocation, Layout
+from simulator.run import STATUS, Allocation
 
 S = 10**12
 LEVELS = (*CATEGORIES, "running", "waiting", "largest_free")
@@ -324,10 +324,13 @@ def test_layouts_are_those_of_the_iteration_that_runs_then() -> None:
         (None, []),
         (None, []),
     ]
-    assert run.layouts == tuple(
-        Layout(round(time * S), iteration, tuple(Allocation(*allocation, 0) for allocation in held))
-        for time, (iteration, held) in zip(times, expected, strict=True)
-    )
+    assert [layout.time_ps for layout in run.layouts] == [round(time * S) for time in times]
+    for layout, (iteration, held) in zip(run.layouts, expected, strict=True):
+        assert layout.iteration == iteration
+        assert layout.allocations == tuple(Allocation(*allocation, overprovision_slots=0) for allocation in held)
+        # What the ledger says, and what the map adds up to.
+        assert layout.used_slots == sum(one.written_tokens for one in layout.allocations)
+        assert layout.held_slots == sum(extent.slots for one in layout.allocations for extent in one.extents)
 
 
 def test_figure_6_a_prompt_of_seven_in_blocks_of_four() -> None:
@@ -539,7 +542,7 @@ class Lying(Paged):
 def test_an_allocator_that_breaks_its_promises_is_found_out() -> None:
     with pytest.raises(AssertionError, match="nothing runs any more, and 48 slots are free"):
         simulate(trace_of((0, 3, 3)), Leaking(64))
-    with pytest.raises(RuntimeError, match=r"request 0 .*empty"):
+    with pytest.raises(RuntimeError, match=r"empty pool, 3 tokens of request 0"):
         simulate(trace_of((0, 3, 3)), Lying(64))
 
 

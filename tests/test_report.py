@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from allocators import InputError
-from simulator.report import check_outputs, table, write_json, write_whole
+from simulator.output import write_whole
+from simulator.report import check_outputs, table, write_json
 
 
 def mode_of(path: Path) -> int:

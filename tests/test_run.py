@@ -302,7 +302,7 @@ DAMAGES: list[tuple[str, Callable[[Path], object]]] = [
     ("max_batch(=0) must be", edit("settings", lambda values: values | {"max_batch": 0})),
     ("window(=", edit("settings", lambda values: values | {"window_s": [5, 1]})),
     ("TypeError", edit("layouts", lambda _: [[1]])),
-    ("ValueError", edit("layouts", lambda _: [[1, 2, [[1]]]])),
+    ("ValueError", edit("layouts", lambda layouts: [[*layouts[0][:2], [[1]], *layouts[0][3:]]])),
 ]
 
 

@@ -87,6 +87,7 @@ VALUE = 7
 def own_slabs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "own_slabs.py").write_text(OWN)
     (tmp_path / "own_broken.py").write_text("import a_module_that_is_not_there\n")
+    (tmp_path / "own_failing.py").write_text("raise SystemExit(3)\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield
     sys.modules.pop("own_slabs", None)
@@ -274,12 +275,22 @@ def test_an_own_constructor_gets_what_it_takes() -> None:
             "unknown allocator 'own_broken.Slab'; choose from buddy, contiguous, paged "
             "(own_broken cannot be imported: No module named 'a_module_that_is_not_there')",
         ),
+        ("own_failing.Slab", "own_failing cannot be imported: it exits with 3"),
+        (
+            "os.getcwd",
+            "os.getcwd is not an allocator class: it must take the capacity, in slots, as its first argument",
+        ),
     ],
 )
 def test_what_is_wrong_with_an_own_allocator_is_told_in_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError) as told:
         make_allocator(text, 100)
     assert str(told.value) == message
+
+
+def test_a_thing_that_is_no_class_of_python_is_told() -> None:
+    with pytest.raises(InputError, match=r"^builtins\.int is not an allocator class: no signature"):
+        make_allocator("builtins.int", 100)
 
 
 def test_the_table_has_the_projects_allocators() -> None:
