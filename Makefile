@@ -5,12 +5,12 @@ BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 STAMPS = $(VENV)/.installed
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test lint types bench gpu clean
 
 demo: $(STAMPS)-core ## the PagedAttention paper's Figure 2: a table, and figure2.png
 	$(BIN)/kvfrag figure2
 
-test: $(STAMPS)-dev ## all tests, with coverage
+test: $(STAMPS)-dev ## all tests, with coverage; the GPU part's in Triton's interpreter
 	$(BIN)/python -m pytest --cov --cov-fail-under=95
 
 lint: $(STAMPS)-dev
@@ -24,6 +24,9 @@ bench: $(STAMPS)-dev ## engine against the token-stepped reference, and reading 
 	$(BIN)/python tests/bench.py
 	$(BIN)/python tests/bench_traces.py
 
+gpu: ## on a machine with a GPU, torch and triton: tests, check and bench on the device, within 200 s -> gpu/results/
+	$(PYTHON) -m gpu.suite gpu/logs/*.jsonl
+
 clean:
 	rm -rf $(VENV) build *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
@@ -36,5 +39,5 @@ $(STAMPS)-core: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(STAMPS)-dev: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) '.[dev]'
+	$(INSTALL) '.[dev,gpu]'
 	touch $@

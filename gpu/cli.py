@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allocators.base import InputError, one_of, whole
+from simulator.options import whole_number
 from simulator.report import check_outputs, console, table, write_json
 
 if TYPE_CHECKING:
+    from gpu.decisions import Log
     from gpu.shapes import Layout
 
 DTYPES = ("fp16", "bf16", "fp32")
@@ -29,27 +32,81 @@ Dtype = Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of keys
 
 @app.command()
 def check(
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG ...", help="Decision logs (gpu.decisions.Log.write).")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACE|FOLDER|LOG", help="A trace as for kvfrag run; or a saved run with decisions; or a log."
+        ),
+    ],
+    allocator: Annotated[
+        list[str] | None, typer.Option("-a", "--allocator", metavar="SPEC", help="As for kvfrag run; repeat.")
+    ] = None,
+    capacity: Annotated[int | None, whole_number("SLOTS", "Size of the pool in token slots.")] = None,
+    max_model_len: Annotated[int | None, whole_number("N", "Longest prompt + output, in tokens.")] = None,
+    max_batch: Annotated[int | None, whole_number("N", "Most requests running at once.")] = None,
+    cost: Annotated[str | None, typer.Option(metavar="KEY=TIME,...", help="What an iteration costs.")] = None,
+    samples: Annotated[int, whole_number("N", "How often to count, at equal distances.")] = 12,
+    logs_to: Annotated[
+        Path | None, typer.Option("--logs", metavar="FOLDER", help="Write the decision logs there, for make gpu.")
+    ] = None,
     device: Annotated[str, typer.Option(metavar="cuda|cpu", help="cpu: in Triton's interpreter, slowly.")] = "cuda",
     heads: Heads = "4/2",
     head_dim: HeadDim = 16,
     dtype: Dtype = "fp16",
     json: Json = None,
 ) -> None:
-    """Replay decisions on device memory and count the bytes; exit code 1 when they differ from the ledger."""
+    """Carry out a run's decisions on device memory and count the bytes; exit code 1 if they differ from the ledger."""
     query_heads, kv_heads = read_heads(heads)
+    whole("--samples", samples)
     require(interpret=one_of("device", device, ("cuda", "cpu")) == "cpu")
-    from gpu.check import check_log
-    from gpu.decisions import Log
-
-    read = [Log.read(path) for path in logs]
     _check_json(json)
+    logs = _saved(Path(source)) if not allocator else []
+    if allocator:
+        settings = {"max_model_len": max_model_len, "max_batch": max_batch}
+        logs = _simulated(source, allocator, capacity, samples, settings | ({"cost": cost} if cost else {}))
+    for number, log in enumerate(logs if logs_to else (), start=1):
+        assert logs_to is not None
+        logs_to.mkdir(parents=True, exist_ok=True)
+        log.write(logs_to / f"{number}-{log.spec.partition(':')[0]}.jsonl")
+    from gpu.check import check_log
+
     say = (lambda _: None) if json == "-" else print
-    checks = [check_log(log, layout_of(kv_heads, head_dim, dtype), query_heads, device, say) for log in read]
+    checks = [check_log(log, layout_of(kv_heads, head_dim, dtype), query_heads, device, say) for log in logs]
     if json:
         write_json(json, {"checks": [done.to_dict() for done in checks]})
     if not all(done.equal for done in checks):
         raise typer.Exit(1)
+
+
+def _saved(path: Path) -> "list[Log]":
+    """The logs of a saved run (or of several, a folder each), or of a log file. No simulator is needed for that."""
+    from gpu.decisions import Log, log_of
+    from simulator.run import Run
+
+    if not path.exists():
+        raise InputError(f"{path} is neither a saved run nor a decision log; a trace needs allocators: -a SPEC")
+    if path.is_file():
+        return [Log.read(path)]
+    folders = [path] if (path / "run.json").exists() else sorted(inner.parent for inner in path.glob("*/run.json"))
+    return [log_of(Run.load(folder)) for folder in folders or [path]]
+
+
+def _simulated(
+    source: str, specs: list[str], capacity: int | None, samples: int, settings: dict[str, Any]
+) -> "list[Log]":
+    """Simulate a trace with each allocator, with memory maps at equal distances, and return the logs."""
+    from gpu.decisions import log_of
+    from simulator.cli import allocator_of, pool_slots, recorded
+    from simulator.cost import StepCost
+    from simulator.options import read_trace
+
+    slots = pool_slots(capacity, None, None)
+    settings |= {"cost": StepCost.parse(settings["cost"])} if "cost" in settings else {}
+    makes = [partial(allocator_of, spec, slots, settings["max_model_len"]) for spec in specs]
+    for make in makes:
+        make()  # what is wrong with a later one is told before the first runs
+    trace = read_trace(source)
+    return [log_of(recorded(trace, make, samples, settings)) for make in makes]
 
 
 @app.command()

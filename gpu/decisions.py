@@ -138,7 +138,7 @@ def log_of(run: "Run") -> Log:
     Between two decisions every running request writes a token an iteration; those writes are told when they matter, at
     a sample or before the memory is given back. Raises InputError for a run that kept no decisions or no memory map.
     """
-    layouts = [layout for layout in run.layouts if layout.iteration is not None]
+    layouts = [(layout.iteration, layout) for layout in run.layouts if layout.iteration is not None]
     if run.decisions is None or not layouts:
         raise InputError(f"run {run.name!r} has no decisions or no memory maps: simulate with decisions and layouts")
     extents: dict[int, list[Extent]] = {}
@@ -152,30 +152,31 @@ def log_of(run: "Run") -> Log:
             decisions.append(Write(request, missing))
             written[request] += missing
 
-    def sample(layout: "MemoryMap", iteration: int) -> None:
+    def sample(iteration: int, layout: "MemoryMap") -> None:
         for request in written:
             write_up_to(iteration, request)
         tokens = {held.request: held.written_tokens for held in layout.allocations}
         decisions.append(Sample(layout.time_s, layout.used_slots, layout.held_slots, tokens))
 
-    columns = [run.decisions[name].tolist() for name in ("iteration", "kind", "request", "index", "start", "slots", "tokens")]
-    changes = groupby(zip(*columns, strict=True), key=lambda row: row[:3])
-    for (iteration, kind, request), rows in changes:
-        while layouts and layouts[0].iteration < iteration:  # type: ignore[operator]
-            sample(layouts[0], layouts.pop(0).iteration)  # type: ignore[arg-type]
+    names = ("iteration", "kind", "request", "index", "start", "slots", "tokens")
+    columns = (run.decisions[name].tolist() for name in names)
+    for (iteration, kind, request), group in groupby(zip(*columns, strict=True), key=lambda row: row[:3]):
+        while layouts and layouts[0][0] < iteration:
+            sample(*layouts.pop(0))
         if kind in ("finish", "preempt"):
             write_up_to(iteration - 1, request)
             decisions.append(Release(request))
             del extents[request], written[request], first[request]
             continue
-        for _, _, _, index, start, slots, tokens in rows:
-            held = extents.setdefault(request, [])
-            held[index:] = [Extent(start, slots)]
+        rows = list(group)
+        for _, _, _, index, start, slots, _ in rows:
+            extents.setdefault(request, [])[index:] = [Extent(start, slots)]
         if kind == "admit":
+            tokens = rows[0][-1]
             written[request], first[request] = tokens, tokens - iteration
             decisions.append(Admit(request, tuple(extents[request]), tokens))
         else:
             decisions.append(Grow(request, tuple(extents[request])))
-    for layout in layouts:
-        sample(layout, layout.iteration)  # type: ignore[arg-type]
+    for at, layout in layouts:
+        sample(at, layout)
     return Log(run.allocator, run.capacity, decisions)

@@ -36,6 +36,8 @@ def _prepare_output() -> None:
 
 def _run() -> int:
     # Imported here, so that an interrupt during the imports ends in one line too.
+    from importlib.metadata import entry_points
+
     from typer.exceptions import TyperException
 
     from allocators.base import InputError
@@ -44,6 +46,8 @@ def _run() -> int:
     # A user's own allocator may lie in the current folder; what is installed goes before it.
     if "" not in sys.path:
         sys.path.append("")
+    for command in entry_points(group="kvfrag.commands"):  # kvfrag gpu, and whoever else offers some
+        app.add_typer(command.load(), name=command.name)
     try:
         code: int = app(sys.argv[1:] or ["--help"], prog_name="kvfrag", standalone_mode=False) or 0
     except TyperException as error:

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -227,13 +227,25 @@ def _cost(cost: str | None, model: str | None, gpu: str | None) -> StepCost:
 def allocator_of(spec: str, slots: int, max_model_len: int | None) -> Allocator:
     """The allocator of a spec. What a user's own constructor says of a value is told like what ours say."""
     try:
-        made = makeallocator_of(spec, slots, max_model_len)
+        made = make_allocator(spec, slots, max_model_len)
     except ValueError as error:
         raise InputError(f"-a {spec}: {error}") from error
     lacking = [name for name in vars(Allocator) if not name.startswith("_") and not hasattr(made, name)]
     if lacking:
         raise InputError(f"{spec} is not an allocator: it lacks {', '.join(lacking)} (see allocators/base.py)")
     return made
+
+
+def recorded(trace: Trace, make: Callable[[], Allocator], samples: int, settings: dict[str, Any]) -> Run:
+    """A run that keeps its decisions, and memory maps at so many equal distances.
+
+    It is made twice, first for its length: a run is cheap, and always the same.
+    """
+    from simulator.replay import simulate
+
+    length_s = simulate(trace, make(), timeline_bins=0, **settings).duration_ps / 10**12
+    times_s = [length_s * (number + 0.5) / samples for number in range(samples)]
+    return simulate(trace, make(), timeline_bins=0, layout_times_s=times_s, decisions=True, **settings)
 
 
 def _folders(save: Path | None, specs: Sequence[str]) -> list[Path]:

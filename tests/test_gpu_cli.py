@@ -1,92 +1,107 @@
-"""``kvfrag gpu``: what it prints and writes, its exit codes, and what it says without torch or a device."""
+"""``kvfrag gpu check`` as one types it, in Triton's interpreter; and what is said without torch."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from allocators import Extent, InputError
 from gpu import cli
-from gpu.decisions import Admit, Log, Sample, Write
-from gpu_device import DEVICE
+from gpu.decisions import Log, log_of
+from simulator import Run, StepCost, Trace, simulate
+from simulator.__main__ import main
 
-ROOT = Path(__file__).parent.parent
-
-
-def log(folder: Path, used: int) -> str:
-    path = folder / f"{used}.log"
-    Log(
-        "paged:block_size=16,watermark=0", 64, [Admit(0, [Extent(16, 16)], 5), Write(0), Sample(0.5, used, 16, {0: 6})]
-    ).write(path)
-    return str(path)
+TRACE = "arrival_s,prompt_tokens,output_tokens\n0,5,6\n0.1,17,3\n0.2,3,9\n"
+SMALL = ["--device", "cpu", "--heads", "2/1", "--head-dim", "16", "--samples", "4"]
 
 
-def test_check_prints_a_line_a_sample_and_the_verdict(tmp_path: Path) -> None:
-    path = tmp_path / "check.json"
-    done = CliRunner().invoke(cli.app, ["check", log(tmp_path, 6), "--device", "cpu", "--json", str(path)])
-    assert done.exit_code == 0, done.output
-    assert "every counted slot equals the ledger in 1 samples" in done.output
-    assert json.loads(path.read_text())["checks"][0]["samples"][0]["counted"] == 6
+def kvfrag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["kvfrag", "gpu", *args])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0), *capsys.readouterr()
 
 
-def test_check_ends_with_1_on_a_difference(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli.app, ["check", log(tmp_path, 6), log(tmp_path, 7), "--device", "cpu"])
-    assert done.exit_code == 1
-    assert "at 0.500 s 6 slots are written, the ledger uses 7" in done.output
-    assert "1 differences in 1 samples" in done.output
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "trace.csv").write_text(TRACE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def test_json_to_standard_output_comes_alone(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli.app, ["check", log(tmp_path, 6), "--device", "cpu", "--json", "-"])
-    assert json.loads(done.output)["checks"][0]["equal"] is True
+def test_check_of_a_trace_counts_what_the_ledger_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    specs = ["-a", "paged:block_size=4", "-a", "contiguous:reserve=max", "-a", "buddy:reserve=oracle"]
+    pool = ["--capacity", "64", "--max-model-len", "32", "--logs", "logs", "--json", "out.json"]
+    code, out, _ = kvfrag(monkeypatch, capsys, "check", "trace.csv", *specs, *pool, *SMALL)
+    assert code == 0
+    assert out.count("every counted slot equals the ledger in 4 samples") == 3
+    checks = json.loads((folder / "out.json").read_text())["checks"]
+    assert [len(one["samples"]) for one in checks] == [4, 4, 4]
+    assert all(sample["used"] == sample["counted"] > 0 for one in checks for sample in one["samples"])
+    # The logs that were written give the same check, without a simulator.
+    again = kvfrag(monkeypatch, capsys, "check", "logs/1-paged.jsonl", *SMALL)
+    assert again[0] == 0
+    assert again[1] in out
+
+
+def test_check_of_a_saved_run_and_of_one_that_was_tampered_with(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from allocators import Paged
+
+    trace, times = Trace.read(folder / "trace.csv"), [0.2, 0.3, 0.4]
+    run = simulate(trace, Paged(40, 4), cost=StepCost("50ms"), layout_times_s=times, decisions=True)
+    run.save(folder / "run")
+    code, out, _ = kvfrag(monkeypatch, capsys, "check", "run", *SMALL)
+    assert (code, "equals the ledger in 3 samples" in out) == (0, True)
+    # A ledger that claims one slot more than was written is found out.
+    log = log_of(Run.load(folder / "run"))
+    log.write(folder / "good.jsonl")
+    lines = (folder / "good.jsonl").read_text().splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith('["sample"'))
+    sample = json.loads(lines[at])
+    sample[2] += 1
+    lines[at] = json.dumps(sample)
+    (folder / "bad.jsonl").write_text("\n".join(lines) + "\n")
+    assert Log.read(folder / "bad.jsonl") != log
+    code, out, _ = kvfrag(monkeypatch, capsys, "check", "bad.jsonl", *SMALL)
+    assert (code, "1 differences in 3 samples" in out) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("args", "says"),
     [
-        (["check", "none.log", "--device", "tpu"], r"device\(='tpu'\) must be one of cuda, cpu"),
-        (["check", "none.log", "--device", "cpu"], "none.log cannot be read: No such file or directory"),
-        (["check", "none.log", "--heads", "3/2"], r"heads\(='3/2'\) must be query heads / kv heads"),
-        (["check", "LOG", "--device", "cpu", "--dtype", "fp8"], r"dtype\(='fp8'\) must be one of fp16, bf16, fp32"),
-        (["bench", "--seconds", "0"], r"seconds\(=0\) must be a whole number >= 1"),
-        (["compile", "--target", "sm_70"], r"target\(='sm_70'\) must be one of sm_80"),
-        (["compile", "--head-dim", "300"], r"head_dim\(=300\) must be <= 256"),
-        (["compile", "--json", "no/such/folder/x.json"], "there is no folder"),
+        (["check", "trace.csv", *SMALL], "trace.csv, row 1: not a row of a decision log"),
+        (["check", "nowhere", *SMALL], "nowhere is neither a saved run nor a decision log; a trace needs"),
+        (["check", "trace.csv", "-a", "paged", *SMALL], "how large is the pool?"),
+        (["check", "trace.csv", "-a", "pagd", "--capacity", "64", *SMALL], "unknown allocator 'pagd'"),
+        (["check", "trace.csv", "-a", "paged", "--capacity", "64", *SMALL, "--heads", "3/2"], "heads(='3/2')"),
+        (["check", "trace.csv", "-a", "paged", "--capacity", "64", "--device", "tpu"], "device(='tpu')"),
     ],
 )
-def test_wrong_input_is_told_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
-    arguments = [log(tmp_path, 6) if word == "LOG" else word for word in arguments]
-    with pytest.raises(InputError, match=message) as refused:
-        CliRunner().invoke(cli.app, arguments, standalone_mode=False, catch_exceptions=False)
-    assert "\n" not in str(refused.value)
+def test_bad_input_is_one_line(
+    args: list[str], says: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = kvfrag(monkeypatch, capsys, *args)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+    assert folder.exists()
 
 
-@pytest.mark.skipif(DEVICE.type == "cuda", reason="there is a device")
-def test_bench_without_a_device_says_so_in_one_line() -> None:
-    with pytest.raises(InputError, match="gpu bench needs a CUDA device, and torch sees none"):
-        CliRunner().invoke(cli.app, ["bench"], standalone_mode=False, catch_exceptions=False)
+@pytest.mark.parametrize("command", [["check", "trace.csv", "-a", "paged"], ["bench"], ["compile"]])
+def test_without_torch_it_says_what_to_install(
+    command: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "find_spec", dict[str, object]().get)
+    code, _, err = kvfrag(monkeypatch, capsys, *command)
+    assert (code, err) == (2, "kvfrag: kvfrag gpu needs torch and triton: pip install 'torch>=2.11' 'triton>=3.6'\n")
+    assert folder.exists()
 
 
-def test_compile_prints_a_table_and_writes_json(tmp_path: Path) -> None:
-    path = tmp_path / "code.json"
-    options = ["compile", "--dtype", "fp16", "--head-dim", "64", "--block-size", "16", "--target", "sm_90"]
-    program = f"from gpu.cli import app\napp({[*options, '--json', str(path)]}, standalone_mode=False)"
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(path.read_text())["kernels"]
-    assert [row["kernel"] for row in rows] == ["decode", "write", "decode in one pass", "merge"]
-    assert all(row["spills"] == 0 for row in rows)
-    assert "kv_copy_bytes" in done.stdout
+def test_a_run_without_decisions_is_refused(folder: Path) -> None:
+    from allocators import InputError, Paged
 
-
-def test_without_torch_or_triton_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "find_spec", lambda name: None if name == "triton" else object())
-    with pytest.raises(InputError, match=r"kvfrag gpu needs triton: pip install 'torch>=2.11' 'triton>=3.6'"):
-        cli.require()
+    with pytest.raises(InputError, match="has no decisions or no memory maps"):
+        log_of(simulate(Trace.read(folder / "trace.csv"), Paged(40, 4)))
