@@ -38,14 +38,14 @@ class Model:
         self.owner[extent.start : extent.end] = [request_id] * extent.slots
         self.held.setdefault(request_id, []).append(extent)
 
-    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:  # noqa: ARG002
+    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:
         found = self.find(self.asked(prompt_tokens, output_tokens))
         if found is None:
             return 0
         self.take(request_id, found)
         return found.slots
 
-    def grow(self, request_id: int) -> bool:  # noqa: ARG002
+    def grow(self, request_id: int) -> bool:
         return False
 
     def release(self, request_id: int) -> int:
@@ -156,13 +156,13 @@ class PagedModel(Model):
         self.tail = capacity % block_size
         self.make = lambda: Paged(capacity, block_size, percent / 100)
 
-    def asked(self, prompt_tokens: int, output_tokens: int) -> int:  # noqa: ARG002
+    def asked(self, prompt_tokens: int, output_tokens: int) -> int:
         return prompt_tokens
 
     def in_the_end(self, prompt_tokens: int, output_tokens: int) -> int:
         return prompt_tokens + output_tokens - 1
 
-    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:  # noqa: ARG002
+    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:
         blocks = (prompt_tokens + self.block_size - 1) // self.block_size
         if len(self.queue) - blocks < (0 if alone else self.watermark):
             return 0

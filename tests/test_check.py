@@ -58,7 +58,7 @@ class Toy:
     def largest_free_slots(self) -> int:
         return len(self.free)
 
-    def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:  # noqa: ARG002
+    def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:
         return prompt_tokens
 
     def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
@@ -68,7 +68,7 @@ class Toy:
         taken, self.free = self.free[:slots], self.free[slots:]
         return taken
 
-    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:  # noqa: ARG002
+    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:
         if request_id in self.slots:
             raise holds_already(request_id)
         if prompt_tokens > len(self.free):
@@ -211,12 +211,12 @@ class EmptyPoolRefuses(Toy):
 
 
 class FitsOnlyThePrompt(Toy):
-    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:  # noqa: ARG002
+    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
         return prompt_tokens <= self.capacity
 
 
 class FitsEverything(Toy):
-    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:  # noqa: ARG002
+    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
         return True
 
 
@@ -276,7 +276,7 @@ class HeldLessThanWritten(Toy):
     def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:
         return super().admit(request_id, (prompt_tokens + 1) // 2, output_tokens, alone)
 
-    def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:  # noqa: ARG002
+    def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:
         return 0
 
 
