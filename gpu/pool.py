@@ -21,13 +21,13 @@ import torch
 
 from allocators.base import Extent, InputError, MisuseError, holds_already, holds_none, whole
 from gpu import kernels
+from gpu.decisions import MAX_ID
 from gpu.shapes import Layout, as_whole, expect_device
 
 BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 POISON = {torch.float32: 0xFFA5A5A5 - 2**32, torch.float16: 0xFDA5 - 2**16, torch.bfloat16: 0xFFA5 - 2**16}
 """Signalling NaNs with a payload, as integers: arithmetic yields only quiet ones, so no result looks like poison."""
 SCAN_ELEMENTS = 2**27
-MAX_ID = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,10 @@ class DevicePool:
         expect_device(self.device, kernels.INTERPRETED)
         self.poisoned = poisoned
         shape = (self.pages, 2, self.page_slots, layout.kv_heads, layout.head_dim)
-        self.layers = [torch.empty(shape, dtype=layout.dtype, device=self.device) for _ in range(layout.layers)]
+        try:
+            self.layers = [torch.empty(shape, dtype=layout.dtype, device=self.device) for _ in range(layout.layers)]
+        except RuntimeError as error:  # of memory: torch's own message has several lines
+            raise InputError(f"capacity(={capacity}) is more than fits the memory of {self.device}") from error
         self._owner = np.full(self.pages, -1, dtype=np.int64)
         self._tables: dict[int, list[int]] = {}
         self._written: dict[int, int] = {}

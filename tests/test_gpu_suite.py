@@ -140,6 +140,59 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert Log("paged", 64, []).lengths() == ()
 
 
+@pytest.mark.parametrize("kept", [0, 1, 5, -1])
+def test_a_log_that_was_cut_off_is_refused(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "log"
+    LOG.write(path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[0], *lines[1:][:kept]]))
+    with pytest.raises(InputError, match="the log must end with the row .* cut off") as refused:
+        Log.read(path)
+    assert str(path) in str(refused.value)
+    path.write_text("".join([*lines[:3], *lines[4:]]))  # a row in the middle is missing
+    with pytest.raises(InputError, match="the log must end with the row"):
+        Log.read(path)
+
+
+def head(spec: str = '"paged"', capacity: str = "64") -> str:
+    return f'["kvfrag decisions 1", {spec}, {capacity}]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (head(capacity="null"), r"row 1: capacity\(=None\)"),
+        (head(capacity="1e999"), r"row 1: capacity\(=inf\)"),
+        (head(capacity="1" + 30 * "0"), r"row 1: capacity\(=1000"),
+        (head(capacity="1" + 9999 * "0"), "row 1: not a row"),
+        (head(spec='"pagd"'), "row 1: unknown allocator 'pagd'"),
+        (head(spec='"paged:block_size=x"'), "row 1: block_size of paged"),
+        (head(spec='"paged:block_size=0"'), "row 1: block_size"),
+        (head(spec="7"), "row 1: not a row"),
+        (head() + f'["release", {10**23}]\n', "row 2: request id"),
+        (head() + '["release", -1]\n', "row 2: request id"),
+        (head() + '["admit", 0, 3, [60, 16]]\n', r"row 2: extent's slots\(=16\)"),
+        (head() + f'["admit", 0, 3, [0, {10**15}]]\n', "row 2: extent's slots"),
+        (head() + '["write", 0, -3]\n', r"row 2: tokens\(=-3\)"),
+        (head() + '["end", 0, 0]\n["release", 0]\n', "row 3: there is a row behind the end"),
+        ("[" * 100_000, "row 1: not a row"),
+    ],
+)
+def test_what_no_run_can_have_written_is_one_line_with_file_and_row(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "log"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says) as refused:
+        Log.read(path)
+    assert str(refused.value).startswith(f"{path}, row ")
+    assert "\n" not in str(refused.value)
+
+
+def test_random_bytes_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(bytes(range(256)))
+    with pytest.raises(InputError, match="row 1: not a row of a decision log"):
+        Log.read(tmp_path / "log")
+
+
 HEAD = '["kvfrag decisions 1", "paged", 64]\n'
 
 
