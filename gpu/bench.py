@@ -204,11 +204,11 @@ def bars(table: Iterable[Row]) -> list[dict[str, Any]]:
     return result
 
 
-def cuda_device(name: str = "cuda") -> torch.device:
+def cuda_device(name: str = "cuda", who: str = "gpu bench") -> torch.device:
     """A CUDA device, or an InputError: timings of an interpreter would mean nothing."""
     device = torch.device(name)
     if device.type != "cuda" or not torch.cuda.is_available():
-        raise InputError("gpu bench needs a CUDA device, and torch sees none; gpu check --device cpu runs without one")
+        raise InputError(f"{who} needs a CUDA device, and torch sees none; gpu check --device cpu runs without one")
     return device
 
 

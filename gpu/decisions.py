@@ -101,7 +101,7 @@ class Log:
             lines = path.read_text(encoding="utf-8").splitlines()
             spec, capacity = _header(lines[0])
             footer: Any = None
-            for row, line in enumerate(lines[1:], 2):
+            for row, line in enumerate(lines[1:], 2):  # noqa: B007  (the row is for the error)
                 if footer is not None:
                     raise InputError("there is a row behind the end")
                 fields = json.loads(line)
