@@ -673,8 +673,20 @@ def test_every_format_has_a_sample() -> None:
 
 def test_a_decompression_bomb_stops_at_the_stated_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_UNPACKING_FROM", 4 << 20)
-    bomb = gzip.compress(NEUTRAL.encode() + b"0,1,1\n" * 1_000_000)
-    assert complaint(folder, bomb) == "unpacks to more than 250 times its size: a decompression bomb, not a trace"
+    for filling in (b"\n" * 6_000_000, b" \n" * 3_000_000, (b" " * 1000 + b"0,1,1\n") * 6000):
+        assert complaint(folder, gzip.compress(NEUTRAL.encode() + filling)) == (
+            "unpacks to more than 250 times its size of what is no row (blank or long lines): a decompression bomb; "
+            "if it is a trace, gunzip it first"
+        )
+    assert "UTF-16" in complaint(folder, gzip.compress(bytes(8 << 20)))
+
+
+def test_equal_rows_are_no_decompression_bomb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_UNPACKING_FROM", 4 << 20)
+    content = NEUTRAL.encode() + b"0,1000,100\n" * 1_000_000
+    packed = gzip.compress(content)
+    assert len(content) > files.MAX_UNPACKING * len(packed)
+    assert len(read(folder, packed)) == 1_000_000
 
 
 def test_gzip_members_one_behind_the_other(folder: Path) -> None:
