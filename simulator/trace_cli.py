@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import numpy as np
 import typer
 from tqdm import tqdm
 
@@ -124,20 +125,40 @@ def cut(
 def scale(
     trace: TraceArgument,
     output: Output,
-    rate: Annotated[float, number("FACTOR", "So many times as many requests a second.")] = 1.0,
-    lengths: Annotated[float, number("FACTOR", "Prompts and outputs so many times as long.")] = 1.0,
+    rate: Annotated[float | None, number("FACTOR", "So many times as many requests a second.")] = None,
+    lengths: Annotated[float | None, number("FACTOR", "Prompts and outputs so many times as long.")] = None,
     format: Format = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a trace with its rate, its lengths, or both scaled by a factor."""
+    if rate is None and lengths is None:
+        raise InputError("scale what? --rate FACTOR, --lengths FACTOR, or both")
     _check_output(output, trace)
     whole = read_trace(trace, strict, quiet, format)
-    scaled = whole.scaled(rate, lengths)
+    scaled = whole.scaled(1.0 if rate is None else rate, 1.0 if lengths is None else lengths)
     if whole.block_hashes is not None and scaled.block_hashes is None:
         note(quiet, "block hashes are left out: prompts of other lengths have others")
+    if lengths is not None and (raised := _raised_to_one(whole, lengths)):
+        note(quiet, f"lengths below 1 token, raised to 1: {raised}")
     _write(scaled, output, quiet)
     print(f"{_in_short(scaled)}, scaled from {whole.name}: {_in_short(whole)}")
+    if lengths is not None:
+        print(f"mean lengths {_means(scaled)}, scaled from {_means(whole)}")
+
+
+def _raised_to_one(whole: Trace, factor: float) -> str:
+    """How many lengths a factor would bring to 0 tokens, in words; "" for none."""
+    counts = {
+        name: int((np.rint(tokens * factor) < 1).sum())
+        for name, tokens in (("prompts", whole.prompt_tokens), ("outputs", whole.output_tokens))
+    }
+    of = f"of {len(whole):,}"
+    return ", ".join(f"{count:,} {of} {name}" for name, count in counts.items() if count)
+
+
+def _means(trace: Trace) -> str:
+    return f"{trace.prompt_tokens.mean():,.1f} (prompt) and {trace.output_tokens.mean():,.1f} (output) tokens"
 
 
 @trace_app.command()

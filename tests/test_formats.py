@@ -678,7 +678,7 @@ def test_a_decompression_bomb_stops_at_the_stated_limit(folder: Path, monkeypatc
             "unpacks to more than 250 times its size of what is no row (blank or long lines): a decompression bomb; "
             "if it is a trace, gunzip it first"
         )
-    assert "UTF-16" in complaint(folder, gzip.compress(bytes(8 << 20)))
+    assert complaint(folder, gzip.compress(bytes(8 << 20))).startswith("unpacks to more than 250 times")
 
 
 def test_equal_rows_are_no_decompression_bomb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,20 @@ def test_scale(kvfrag: Kvfrag) -> None:
     scaled = Trace.read("scaled.csv")
     assert scaled.arrival_ns.tolist() == (whole.arrival_ns // 2).tolist()
     assert scaled.prompt_tokens.tolist() == np.maximum(np.rint(whole.prompt_tokens / 2), 1).tolist()
-    assert ended.out.endswith("scaled from mooncake.jsonl: 40 requests over 75.0 s (0.5333/s)\n")
+    before, after = [
+        f"{t.prompt_tokens.mean():,.1f} (prompt) and {t.output_tokens.mean():,.1f} (output) tokens"
+        for t in (whole, scaled)
+    ]
+    assert ended.out.endswith(
+        "scaled from mooncake.jsonl: 40 requests over 75.0 s (0.5333/s)\n"
+        f"mean lengths {after}, scaled from {before}\n"
+    )
+    assert "raised to 1" not in ended.err
+    outputs = int((np.rint(whole.output_tokens * 0.005) < 1).sum())
+    assert outputs
+    ended = good(kvfrag("trace scale traces/mooncake.jsonl --lengths 0.005 -o scaled.csv"))
+    assert f"{outputs} of 40 outputs" in ended.err
+    assert "mean lengths" not in good(kvfrag("trace scale traces/mooncake.jsonl --rate 2 -o scaled.csv")).out
 
 
 def test_generate_and_profile(kvfrag: Kvfrag) -> None:
@@ -204,6 +217,7 @@ def test_convert_counts_with_any_tokenizer(kvfrag: Kvfrag) -> None:
         ("trace slice traces/blis.csv -o out.csv --time soon 200", ["start(=soon) must be a number of seconds"]),
         ("trace slice traces/blis.csv -o out.csv --requests 5 5", ["--requests(=5 5)", "0 <= FIRST < END"]),
         ("trace slice traces/blis.csv -o out.csv --requests 50 60", ["no request of blis.csv is among"]),
+        ("trace scale traces/blis.csv -o out.csv", ["scale what? --rate FACTOR, --lengths FACTOR, or both"]),
         ("trace scale traces/blis.csv -o out.csv --rate 0", ["rate(=0) must be a finite factor > 0"]),
         ("trace generate bard:rate=4 -o out.csv", ["unknown workload 'bard'"]),
         ("trace generate arxiv:rate=4,on=1 -o out.csv", ["on and off together"]),
