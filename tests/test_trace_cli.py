@@ -162,8 +162,7 @@ def test_scale(kvfrag: Kvfrag) -> None:
         for t in (whole, scaled)
     ]
     assert ended.out.endswith(
-        "scaled from mooncake.jsonl: 40 requests over 75.0 s (0.5333/s)\n"
-        f"mean lengths {after}, scaled from {before}\n"
+        f"scaled from mooncake.jsonl: 40 requests over 75.0 s (0.5333/s)\nmean lengths {after}, scaled from {before}\n"
     )
     assert "raised to 1" not in ended.err
     outputs = int((np.rint(whole.output_tokens * 0.005) < 1).sum())
