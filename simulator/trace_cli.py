@@ -168,7 +168,8 @@ def generate(
         typer.Argument(
             metavar="LENGTHS:rate=4,...",
             help="LENGTHS: a profile's name or file, or a trace file, whose requests are drawn from. Options: rate, "
-            "duration or requests, seed, max_total; cv=2 for gamma gaps, on=5,off=20 for phases, else Poisson.",
+            "duration or requests, seed, max_total; cv=2 for gamma gaps, on=5,off=20 for phases of exponential length, so many "
+            "seconds in the mean (rate: over both, in the mean); else Poisson.",
         ),
     ],
     output: Output,
@@ -209,6 +210,7 @@ def _maybe_timed(trace: str, strict: bool, quiet: bool, format: str | None) -> t
 @trace_app.command("download")
 def fetch(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which; without it, what there is.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch it again, even if it is here.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Fetch a public trace from its publisher into the cache folder; kvfrag run NAME then finds it."""
@@ -219,12 +221,14 @@ def fetch(
     source = CATALOGUE[name]
     try:
         with progress(0, name, "B", quiet) as bar:
-            fetched = download(name, source, _watched(bar))
+            fetched = download(name, source, _watched(bar), force)
     except DownloadError as error:
         # Neither the options nor an input of theirs are wrong: exit code 1, not 2.
         note(False, f"kvfrag: {error}")
         raise typer.Exit(1) from None
     print(f"{name} is in {source.path}{'' if fetched else ' (it was there already)'}")
+    if source.sha256 is None:
+        note(quiet, f"{name} is not verified: the publisher gives no checksum; --force fetches it again")
     print(f"licence {source.licence}; cite {source.citation}")
 
 

@@ -244,6 +244,9 @@ def test_download_and_then_run_by_name(kvfrag: Kvfrag, monkeypatch: pytest.Monke
     ended = good(kvfrag("trace download tiny"))
     place = tmp_path / "cache" / "kvfrag" / "traces" / "azure-2023.csv"
     assert ended.out == f"tiny is in {place}\nlicence CC0; cite nobody\n"
+    assert ended.err == ("tiny is not verified: the publisher gives no checksum; --force fetches it again\n")
+    place.write_text("half of it")
+    assert good(kvfrag("trace download tiny --force")).out.startswith(f"tiny is in {place}\n")
     assert good(kvfrag("trace download tiny")).out.startswith(f"tiny is in {place} (it was there already)\n")
     assert good(kvfrag("run tiny -a paged --capacity 20000")).out.startswith("azure-2023.csv: 40 requests")
     assert good(kvfrag("trace info tiny:rate=3,requests=7")).out.startswith("tiny:rate=3,requests=7,seed=0: 7 requests")
