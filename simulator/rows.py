@@ -123,6 +123,8 @@ def _timed(
         ordered = time_ns if in_order else np.sort(time_ns)
         origin_text = origin(int(ordered[0]), form.unit, True in aware)
         notes += arrival_notes(ordered, form.unit)
+    if form.remark:
+        notes.append(form.remark)
     report = replace(
         report,
         out_of_order=late,

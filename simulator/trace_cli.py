@@ -168,8 +168,8 @@ def generate(
         typer.Argument(
             metavar="LENGTHS:rate=4,...",
             help="LENGTHS: a profile's name or file, or a trace file, whose requests are drawn from. Options: rate, "
-            "duration or requests, seed, max_total; cv=2 for gamma gaps, on=5,off=20 for phases of exponential length, so many "
-            "seconds in the mean (rate: over both, in the mean); else Poisson.",
+            "duration or requests, seed, max_total; cv=2 for gamma gaps, on=5,off=20 for phases of exponential length, "
+            "so many seconds in the mean (the rate too holds in the mean, over both); else Poisson.",
         ),
     ],
     output: Output,

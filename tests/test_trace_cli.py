@@ -121,10 +121,29 @@ def test_info_says_what_was_read(kvfrag: Kvfrag) -> None:
     ended = good(kvfrag("trace info traces/ragpulse.jsonl --json - --plot overview.svg"))
     read = json.loads(ended.out)["read"]
     assert (read["out_of_order"], read["origin"], read["resolution_ns"]) == (4, "0 s", 10**9)
-    assert len(read["notes"]) == 1
+    assert len(read["notes"]) == 2
+    assert "not prefix blocks" in read["notes"][1]
+    facts = json.loads(ended.out)
+    assert facts["rows_with_blocks"] is None
+    assert facts["sessions"] == len(set(Trace.read(TRACES / "ragpulse.jsonl").to_frame()["session"]))
     assert Path("overview.svg").read_text().count("requests a second") == 1
     assert "ragpulse.jsonl: 4 rows out of order, sorted\n" in ended.err
     assert "drew overview.svg\n" in ended.err
+
+
+def test_info_tells_blocks_and_sessions(kvfrag: Kvfrag) -> None:
+    sessions = len(set(Trace.read(TRACES / "qwen-bailian.jsonl").to_frame()["session"]))
+    shown = good(kvfrag("trace info traces/qwen-bailian.jsonl")).out
+    assert f"\n  40 rows with prefix blocks of 16 tokens; {sessions} sessions\n" in shown
+    assert "prefix blocks" not in good(kvfrag("trace info traces/blis.csv")).out
+
+
+def test_info_shows_small_rates_and_no_deviation_of_one_gap(kvfrag: Kvfrag) -> None:
+    Path("slow.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,1,1\n800,1,1\n")
+    assert "\n  0.0025 requests/s\n" in good(kvfrag("trace info slow.csv")).out
+    assert json.loads(good(kvfrag("trace info slow.csv --json -")).out)["gap_cv"] is None
+    Path("fast.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,1,1\n0.0005,1,1\n0.001,1,1\n")
+    assert "\n  3,000 requests/s; standard" in good(kvfrag("trace info fast.csv")).out
 
 
 def test_run_takes_what_trace_info_takes(kvfrag: Kvfrag) -> None:
