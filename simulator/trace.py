@@ -249,12 +249,13 @@ class Trace:
 
 
 def describe(trace: Trace) -> dict[str, Any]:
-    """The statistics of a trace: rows, duration_s, rate_per_s, gap_cv, sessions, ...; mean, p50, p99 and max of its tokens.
+    """The statistics of a trace: rows, duration_s, rate_per_s, ...; mean, p50, p99 and max of its tokens.
 
     ``duration_s``: from the first arrival to the last. ``rate_per_s``: rows / duration_s. ``gap_cv``: standard
     deviation / mean of the rows - 1 gaps between arrivals, of these gaps themselves (divided by their number, not one
-    less), None for fewer than two gaps. Both are None where all arrive at once. ``sessions``: how many different ones;
-    ``rows_with_blocks``: how many rows have block hashes; None where the trace has none. p50 and p99: on the straight line between neighbours in rank.
+    less), None for fewer than two. Both are None where all arrive at once. ``sessions``: how many different ones;
+    ``rows_with_blocks``: how many rows have block hashes; None where the trace has none. p50 and p99: on the straight
+    line between neighbours in rank.
     """
     spread = bool(trace.arrival_ns[-1])
     return {

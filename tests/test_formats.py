@@ -526,8 +526,13 @@ def test_mixed_time_zones(folder: Path) -> None:
         ),
         (
             "0.5,10,20\n0.6,10,20\n",
-            "is in none of the known formats: it begins with '0.5,10,20'; known are neutral (arrival_s,prompt_tokens,"
-            "output_tokens); azure (TIMESTAMP,ContextTokens,GeneratedTokens); burstgpt (Timestamp,",
+            "is in none of the known formats: it begins with '0.5,10,20'; nearest first, they are neutral, azure, "
+            "burstgpt, vidur, splitwise-sim, blis, vidur-lengths, lengths, mooncake,",
+        ),
+        (
+            "arrived,prefill_tokens,decode_tokens\n1,2,3\n",
+            "is in none of the known formats: it begins with 'arrived,prefill_tokens,decode_tokens'; nearest first, "
+            "they are vidur, vidur-lengths,",
         ),
         (
             "arrival_s;prompt_tokens;output_tokens\n0,5;1;1\n",
@@ -669,6 +674,13 @@ def test_json_lines_and_csv_say_the_same(folder: Path, sample: Rows, size: int) 
 def test_every_format_has_a_sample() -> None:
     sampled = {format for _, format, _ in SAMPLES.values()} | {format for _, format, _ in LENGTHS_ONLY.values()}
     assert sampled == {form.name for form in FORMATS}
+
+
+def test_a_format_asked_for_tells_only_what_it_needs(folder: Path) -> None:
+    assert complaint(folder, MOONCAKE_ROW, format="azure") == (
+        f"is not in the format azure: it begins with {MOONCAKE_ROW.strip()!r}; "
+        "it needs CSV with TIMESTAMP, ContextTokens, GeneratedTokens"
+    )
 
 
 def test_a_decompression_bomb_stops_at_the_stated_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
