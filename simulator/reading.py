@@ -4,7 +4,7 @@ import importlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from itertools import chain
 from os import PathLike
 from typing import Any
@@ -23,6 +23,7 @@ from simulator.rows import read_tables
 from simulator.schema import Columns, Format, Reading, Report, short
 
 _NAMES, _NAME_CHARS = 50, 40  # of a first row: enough to see what it is like
+_SIMILAR = 0.6  # of two names: less is chance
 _BEGINNING = 1 << 16  # bytes that show the first row; a list of JSON may be one line of gigabytes
 
 
@@ -187,13 +188,15 @@ def _choose(line: str, first: Row, kind: str, wanted: Format | None) -> Format:
 
 
 def _nearest_first(kind: str, found: Sequence[str]) -> list[Format]:
-    """All formats, those with the most columns of similar names first; of as many, those of the same kind."""
+    """All formats, those whose columns have the most similar names first; of as similar ones, those of the same kind."""
     names = [name[:_NAME_CHARS].lower() for name in found[:_NAMES]]
 
     def distance(form: Format) -> tuple[float, bool]:
         columns = [name.partition("|")[0].lower() for name in form.needed]
-        near = sum(bool(get_close_matches(column, names, 1)) for column in columns)
-        return -near / len(columns), form.kind != kind
+        nearest = (
+            max((SequenceMatcher(None, column, name).ratio() for name in names), default=0) for column in columns
+        )
+        return -sum(ratio for ratio in nearest if ratio > _SIMILAR) / len(columns), form.kind != kind
 
     return sorted(FORMATS, key=distance)
 

@@ -91,7 +91,8 @@ def convert(
     """Write a trace of any format in the neutral one; sessions and block hashes are kept."""
     _check_output(output, trace)
     count_tokens = None if tokenizer is None else _function(tokenizer)
-    _write(read_trace(trace, strict, quiet, format, rate, count_tokens), output, quiet)
+    whole = read_trace(trace, strict, quiet, format, rate, count_tokens)
+    _write(whole, output, quiet, _blocks(whole))
 
 
 @trace_app.command("slice")
@@ -117,7 +118,7 @@ def cut(
     _check_output(output, trace)
     whole = read_trace(trace, strict, quiet, format, rate)
     part = whole[slice(*requests)] if requests is not None else whole.between(*time or ("", ""))
-    _write(part, output, quiet)
+    _write(part, output, quiet, None if part.block_hashes is None else _blocks(whole))
     print(f"{_in_short(part)}, a part of {whole.name}: {_in_short(whole)}")
 
 
@@ -141,7 +142,7 @@ def scale(
         note(quiet, "block hashes are left out: prompts of other lengths have others")
     if lengths is not None and (raised := _raised_to_one(whole, lengths)):
         note(quiet, f"lengths below 1 token, raised to 1: {raised}")
-    _write(scaled, output, quiet)
+    _write(scaled, output, quiet, None if scaled.block_hashes is None else _blocks(whole))
     print(f"{_in_short(scaled)}, scaled from {whole.name}: {_in_short(whole)}")
     if lengths is not None:
         print(f"mean lengths {_means(scaled)}, scaled from {_means(whole)}")
@@ -254,10 +255,20 @@ def _check_output(output: Path, trace: str) -> None:
     check_outputs({"--output": output}, [find_file(trace)])
 
 
-def _write(trace: Trace, output: Path, quiet: bool) -> None:
+def _write(trace: Trace, output: Path, quiet: bool, blocks: int | None = None) -> None:
+    """Write a trace. ``blocks``: the tokens of a prefix block that its file told, where hashes are written."""
     with progress(len(trace), "writing", "request", quiet) as bar:
         write_trace(trace, output, bar.update)
     note(quiet, f"wrote {output}: {_in_short(trace)}")
+    if blocks is not None:
+        note(
+            quiet,
+            f"block hashes are kept, but not that a block has {blocks} tokens: the neutral format has no such field",
+        )
+
+
+def _blocks(trace: Trace) -> int | None:
+    return None if trace.report is None else trace.report.block_tokens
 
 
 def _in_short(trace: Trace) -> str:

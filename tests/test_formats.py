@@ -676,6 +676,14 @@ def test_every_format_has_a_sample() -> None:
     assert sampled == {form.name for form in FORMATS}
 
 
+def test_a_blank_session_is_none(folder: Path) -> None:
+    head = "Timestamp,Session ID,Request tokens,Response tokens\n"
+    trace = read(folder, head + "0, ,1,1\n1, a ,1,1\n2,a,1,1\n")
+    assert trace.session is not None
+    assert trace.session.tolist() == ["", "a", "a"]
+    assert read(folder, head + "0, ,1,1\n1,\t,1,1\n").session is None
+
+
 def test_a_format_asked_for_tells_only_what_it_needs(folder: Path) -> None:
     assert complaint(folder, MOONCAKE_ROW, format="azure") == (
         f"is not in the format azure: it begins with {MOONCAKE_ROW.strip()!r}; "

@@ -16,6 +16,7 @@ from simulator import Trace
 from simulator.__main__ import FAILED, INPUT_WRONG, main
 from simulator.catalogue import CATALOGUE, PublicTrace
 from simulator.formats import FORMATS
+from simulator.plots import trace_overview
 
 TRACES = Path(__file__).parents[1] / "traces"
 LENGTHS_ONLY = ("vidur-lengths.csv", "lengths.csv", "sharegpt.json")
@@ -161,6 +162,9 @@ def test_slice(kvfrag: Kvfrag) -> None:
     part = Trace.read("part.csv")
     assert part.sha256 == whole.between(10, 40.5).sha256
     assert part.block_hashes is not None
+    assert "not that a block has 16 tokens" in ended.err
+    assert "not that a block has 16 tokens" in good(kvfrag("trace convert traces/qwen-bailian.jsonl -o all.csv")).err
+    assert "a block has" not in good(kvfrag("trace convert traces/neutral.parquet -o all.csv")).err
     assert ended.out == (
         f"{len(part)} requests over {part.duration_s:.1f} s ({len(part) / part.duration_s:.4g}/s), "
         "a part of qwen-bailian.jsonl: 40 requests over 76.4 s (0.5237/s)\n"
@@ -301,3 +305,14 @@ def test_progress_of_reading_and_writing_on_a_terminal(kvfrag: Kvfrag, monkeypat
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     good(kvfrag("trace convert traces/neutral.csv -o out.csv"))
     assert made == [("reading", (TRACES / "neutral.csv").stat().st_size), ("writing", 40)]
+
+
+def test_an_overview_of_requests_all_at_once() -> None:
+    trace = Trace.from_columns([0, 0, 0], [1, 2, 3], [4, 5, 6])
+    left, right = trace_overview(trace).figure.axes
+    (stairs,) = left.patches
+    assert stairs.get_data().values.tolist() == [3, 0, 0]  # type: ignore[attr-defined]
+    assert left.get_xlim() == (0, 1)
+    legend = right.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["prompt", "output"]
