@@ -303,9 +303,9 @@ def trace_overview(trace: Trace) -> Axes:
 
 
 def arrivals_over_time(trace: Trace, ax: Axes | None = None, bins: int = 120) -> Axes:
-    """Requests a second, in equal time bins, no more than requests; all at once, they are taken to come in a second."""
+    """Requests a second, in equal time bins, no more than requests; all at once, they are shown as one of a second."""
     ax = ax or _own_axes(5.0, 3.2)
-    span_s, bins = trace.duration_s or 1.0, min(bins, len(trace))
+    span_s, bins = (trace.duration_s, min(bins, len(trace))) if trace.duration_s else (1.0, 1)
     counts, edges = np.histogram(trace.arrival_ns / 1e9, bins, (0, span_s))
     ax.stairs(counts / (span_s / bins), edges, fill=True, color=_ARRIVALS)
     ax.set(xlabel="time (s)", ylabel="requests a second", xlim=(0, span_s), ylim=(0, None))

@@ -188,7 +188,7 @@ def _choose(line: str, first: Row, kind: str, wanted: Format | None) -> Format:
 
 
 def _nearest_first(kind: str, found: Sequence[str]) -> list[Format]:
-    """All formats, those whose columns have the most similar names first; of as similar ones, those of the same kind."""
+    """All formats, those with the most columns of similar names first; of as many, those of the same kind."""
     names = [name[:_NAME_CHARS].lower() for name in found[:_NAMES]]
 
     def distance(form: Format) -> tuple[float, bool]:
@@ -196,7 +196,7 @@ def _nearest_first(kind: str, found: Sequence[str]) -> list[Format]:
         nearest = (
             max((SequenceMatcher(None, column, name).ratio() for name in names), default=0) for column in columns
         )
-        return -sum(ratio for ratio in nearest if ratio > _SIMILAR) / len(columns), form.kind != kind
+        return -sum(ratio for ratio in nearest if ratio > _SIMILAR), form.kind != kind
 
     return sorted(FORMATS, key=distance)
 

@@ -263,7 +263,7 @@ def _write(trace: Trace, output: Path, quiet: bool, blocks: int | None = None) -
     if blocks is not None:
         note(
             quiet,
-            f"block hashes are kept, but not that a block has {blocks} tokens: the neutral format has no such field",
+            f"block hashes are kept, but not that a block has {blocks} tokens: no column says so",
         )
 
 

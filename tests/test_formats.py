@@ -454,7 +454,7 @@ def test_strict_counts_lines_through_quoted_fields(folder: Path) -> None:
 def test_strict_on_dates_hashes_and_json(folder: Path) -> None:
     assert complaint(folder, AZURE + "2023-11-16,1,1\n", strict=True) == (
         "row 1 (line 2): TIMESTAMP(='2023-11-16') is unreadable; "
-        "it must be a date such as 2023-11-16 18:17:03.97, 1970 to 2255"
+        "it must be a date such as 2023-11-16 18:17:03.97, 1970 to 2255, 0 to 9 fraction digits"
     )
     good = '{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
     assert complaint(folder, good + '\n{"timestamp": 0, "inp', strict=True) == "row 2 (line 3): not a JSON object"

@@ -311,7 +311,7 @@ def test_an_overview_of_requests_all_at_once() -> None:
     trace = Trace.from_columns([0, 0, 0], [1, 2, 3], [4, 5, 6])
     left, right = trace_overview(trace).figure.axes
     (stairs,) = left.patches
-    assert stairs.get_data().values.tolist() == [3, 0, 0]  # type: ignore[attr-defined]
+    assert stairs.get_data().values.tolist() == [3]  # type: ignore[attr-defined]
     assert left.get_xlim() == (0, 1)
     legend = right.get_legend()
     assert legend is not None
