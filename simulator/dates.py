@@ -25,9 +25,10 @@ _OFFSET_MARKS = np.frombuffer(b"Zz+-", np.uint8)
 def read_dates(fields: Fields) -> tuple[IntArray, Codes, Flags]:
     """Nanoseconds since 1970, a problem code for each row, and whether its date knows its UTC offset.
 
-    A date is ``YYYY-MM-DD hh:mm:ss`` with T or a blank in the middle; then a point and up to 9 fraction digits, or none
-    (a clock that says more than nanoseconds says something else); then ``Z``, ``+hh``, ``+hhmm``, ``+hh:mm`` or nothing. A date without an offset
-    is read as if it were UTC: only differences matter. Dates before 1970 or after 2255 are out of range.
+    A date is ``YYYY-MM-DD hh:mm:ss`` with T or a blank in the middle; then a point and up to 9 fraction digits, or
+    neither (more digits than nanoseconds have are no clock's); then ``Z``, ``+hh``, ``+hhmm``, ``+hh:mm`` or nothing. A
+    date without an offset is read as if it were UTC: only differences matter. Dates before 1970 or after 2255 are out
+    of range.
     """
     fields = fields.stripped()
     length = fields.end - fields.start

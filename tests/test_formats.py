@@ -532,7 +532,7 @@ def test_mixed_time_zones(folder: Path) -> None:
         (
             "arrived,prefill_tokens,decode_tokens\n1,2,3\n",
             "is in none of the known formats: it begins with 'arrived,prefill_tokens,decode_tokens'; nearest first, "
-            "they are vidur, vidur-lengths,",
+            "they are vidur, ",
         ),
         (
             "arrival_s;prompt_tokens;output_tokens\n0,5;1;1\n",
