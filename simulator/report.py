@@ -167,7 +167,7 @@ def _extras(requests: Trace, facts: Mapping[str, Any]) -> str:
 
 def _three_digits(rate: float) -> str:
     """A rate with three significant digits, never as a power of ten where it is large."""
-    return f"{rate:,.0f}" if rate >= 999.5 else f"{rate:.3g}"
+    return f"{rate:,.0f}" if rate >= 999.5 else f"{rate:#.3g}".rstrip(".")
 
 
 def _requests(count: int) -> str:

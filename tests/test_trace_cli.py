@@ -141,7 +141,7 @@ def test_info_tells_blocks_and_sessions(kvfrag: Kvfrag) -> None:
 
 def test_info_shows_small_rates_and_no_deviation_of_one_gap(kvfrag: Kvfrag) -> None:
     Path("slow.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,1,1\n800,1,1\n")
-    assert "\n  0.0025 requests/s\n" in good(kvfrag("trace info slow.csv")).out
+    assert "\n  0.00250 requests/s\n" in good(kvfrag("trace info slow.csv")).out
     assert json.loads(good(kvfrag("trace info slow.csv --json -")).out)["gap_cv"] is None
     Path("fast.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,1,1\n0.0005,1,1\n0.001,1,1\n")
     assert "\n  3,000 requests/s; standard" in good(kvfrag("trace info fast.csv")).out
