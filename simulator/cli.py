@@ -16,6 +16,7 @@ from allocators import ALLOCATORS, Allocator, InputError, make_allocator
 from allocators.base import whole
 from simulator.cost import StepCost, parse_bytes
 from simulator.models import load_model, slots_for
+from simulator.progress import progress_bar
 from simulator.report import as_json, check_outputs, console, print_runs, print_trace, table, write_json, write_whole
 from simulator.rows import listed, short
 from simulator.run import Run, check_folder
@@ -308,7 +309,7 @@ def _draw(axes: Any, path: Path, quiet: bool) -> None:
 
 @contextmanager
 def _progress(total: int, name: str, unit: str, quiet: bool) -> Iterator["tqdm[Any]"]:
-    with tqdm(total=total, desc=name, unit=unit, delay=2.0, disable=quiet or not sys.stderr.isatty()) as bar:
+    with progress_bar(total, name, unit, not quiet and sys.stderr.isatty()) as bar:
         yield bar
 
 

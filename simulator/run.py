@@ -92,7 +92,7 @@ class Run:
     """Keyed by COUNTS; from time 0 to the stop."""
     timeline: pd.DataFrame
     """Equal time bins over the covered time (equal to a picosecond), a row each: start_s, end_s; mean slots of each
-    category; mean requests running and waiting; largest_free in slots."""
+    category; mean requests running and waiting; largest_free in slots; preemptions, a count."""
     requests: pd.DataFrame
     """A row each, in order of arrival: arrival_s, prompt_tokens, output_tokens (after truncation), admitted_s (first),
     finished_s, preemptions, and a status of STATUS."""
@@ -220,7 +220,7 @@ def check_folder(folder: Path) -> None:
             held = sorted(path.name for path in folder.iterdir())
         except FileNotFoundError:
             held = []
-        foreign = [name for name in held if name not in (_HEAD, _TIMELINE, _REQUESTS)]
+        foreign = [name for name in held if name not in (_HEAD, *_TABLES)]
         if held and not foreign and not _is_head(folder / _HEAD):
             foreign = held
         if foreign:

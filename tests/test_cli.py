@@ -633,8 +633,7 @@ def test_progress_only_on_a_terminal_after_two_seconds_and_never_when_quiet(
             bars.append(options)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr("simulator.cli.tqdm", Bar)
-    monkeypatch.setattr("simulator.replay.tqdm", Bar)
+    monkeypatch.setattr("simulator.progress.tqdm", Bar)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     ended = kvfrag(line + flag)
     assert ended.code == 0
