@@ -17,6 +17,7 @@ from allocators.base import one_of, whole
 from simulator.history import History
 from simulator.plots.instant import InstantMap
 from simulator.plots.mapkey import span
+from simulator.plots.style import settled
 from simulator.progress import progress_bar
 from simulator.report import check_outputs, write_whole
 from simulator.run import Run
@@ -71,7 +72,9 @@ class Film:
         """The file that a writer makes of the frames."""
         shown = InstantMap(self.run, self._ax)
         figure: Any = shown.ax.figure.canvas.figure
-        # The layout was settled when the map was made; to do it again for each frame takes longer than to draw it.
+        # One layout for all frames: to find it again for each takes longer than to draw it, and would make them jump.
+        shown.show(self._history.layout(float(self.times_s[0])))
+        settled(shown.ax)
         figure.set_layout_engine("none")
 
         def draw(frame: int) -> list[Any]:

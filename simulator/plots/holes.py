@@ -118,20 +118,23 @@ def _draw_sizes(ax: Axes, history: History, at: float) -> None:
     ax.set_title(
         f"at {at:,.1f} s: {total:,} slots free\nin {_count(runs)}{more}", loc="left", fontsize=FONT_PT, color=INK
     )
-    ax.set_xlabel("holes, the largest first" + ("\n(parts: what it can hand out)" if split else ""), color=INK)
+    note = "\n(parts: what it can hand out)" if split else ""
+    if history.allocator is not None and not history.allocator.contiguous:
+        note = "\n(any free block serves)"
+    ax.set_xlabel(f"holes, the largest first{note}", color=INK)
     ax.set_ylabel("slots", color=INK)
     if head is None:
-        note = "nobody waits"
+        waits = "nobody waits"
     elif asked is None:
-        note = f"request {head.request} waits"
+        waits = f"request {head.request} waits"
     else:
         ax.axhline(asked, color=COLORS["external"], linewidth=1.6, label="asked")
-        note = f"request {head.request} asks {asked:,}"
+        waits = f"request {head.request} asks {asked:,}"
     y = top if asked is None else asked
     ax.text(
         0.98,
         y + 0.03 * top,
-        note,
+        waits,
         transform=ax.get_yaxis_transform(),
         ha="right",
         va="bottom",

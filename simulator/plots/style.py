@@ -149,18 +149,14 @@ def in_bytes(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def stacked_below(ax: Axes | None, heights: Sequence[float], size_in: tuple[float, float]) -> list[Axes]:
-    """Axes one below the other with a common x axis, the first of them ``ax`` itself, all in the place it had.
-
-    Without ``ax`` they are on a Figure of their own of this size.
-    """
-    ax = ax or own_axes(*size_in)
-    figure, place = ax.figure, ax.get_subplotspec()
+def stacked_below(ax: Axes, heights: Sequence[float]) -> list[Axes]:
+    """New Axes one below the other under ``ax``, with its x axis; all share the place it had, by ``heights``."""
+    place = ax.get_subplotspec()
     if place is None:  # not on a grid: share its rectangle out by hand
-        return [ax, *_cut_by_hand(ax, heights)]
+        return _cut_by_hand(ax, heights)
     grid = place.subgridspec(len(heights), 1, height_ratios=heights, hspace=0.06)
     ax.set_subplotspec(grid[0])
-    return [ax, *(figure.add_subplot(grid[row], sharex=ax) for row in range(1, len(heights)))]
+    return [ax.figure.add_subplot(grid[row], sharex=ax) for row in range(1, len(heights))]
 
 
 def _cut_by_hand(ax: Axes, heights: Sequence[float]) -> list[Axes]:

@@ -17,6 +17,7 @@ from simulator.plots.style import (
     Pictured,
     draw_labels,
     make_room,
+    own_axes,
     points_per_unit,
     settled,
     slots_label,
@@ -28,6 +29,7 @@ from simulator.plots.style import (
 from simulator.views import COLORS
 
 _LINES = {"running": COLORS["used"], "waiting": "#8a8a8a"}
+_LEAST_HEIGHT_PT = 150.0  # for three panels
 _MOST_MARKS = 200  # preemptions are counted in at most so many spans of time, wide enough to be seen
 
 
@@ -36,15 +38,18 @@ def waste_over_time(run: Pictured, ax: Axes | None = None, bytes_per_slot: int |
 
     Below it, on the same time axis: requests running and waiting (a scale that is linear up to 1 and logarithmic
     from there); how many requests were preempted; and the time bins in which one was refused although enough was
-    free. All of them take the place of ``ax``; the stack's Axes are returned. ``bytes_per_slot`` writes bytes
-    beside the slots. Raises InputError when the run covers no time.
+    free. All of them take the place of ``ax``, and the stack alone does where that is low; its Axes are returned.
+    ``bytes_per_slot`` writes bytes beside the slots. Raises InputError when the run covers no time.
     """
     bins = run.timeline
     start, end = float(bins["start_s"].min()), float(bins["end_s"].max())
     if not end > start:
         raise InputError(f"run {run.name!r} covers no time; a timeline needs some")
-    ax, requests, events = stacked_below(ax, (6, 2, 1.7), (9.0, 5.8))
-    settled(ax)
+    ax = settled(ax or own_axes(9.0, 5.8))
+    below = []
+    if ax.bbox.height * 72 / ax.figure.dpi >= _LEAST_HEIGHT_PT:
+        below = stacked_below(ax, (6, 2, 1.7))
+        settled(ax)
     edges = np.append(bins["start_s"].to_numpy(float), end)
     slots = bins[list(COLORS)].to_numpy(float)
     # A step holds from its edge to the next, so the last bin is repeated at the last edge.
@@ -68,23 +73,27 @@ def waste_over_time(run: Pictured, ax: Axes | None = None, bytes_per_slot: int |
     # Axis, ticks and name end where the run does: behind it stand the labels.
     ticks = [tick for tick in MaxNLocator(8).tick_values(start, end) if start <= tick <= end]
     ax.xaxis.set_major_locator(FixedLocator(ticks))
-    for panel in (ax, requests, events):
+    last = [ax, *below][-1]
+    for panel in (ax, *below):
         panel.spines["bottom"].set_bounds(start, end)
         panel.spines[["top", "right"]].set_visible(False)
-        panel.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK, labelbottom=panel is events)
-    events.set_xlabel("time (s)", color=INK, x=(end - start) / 2 / float(np.diff(ax.get_xlim())[0]))
+        panel.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK, labelbottom=panel is last)
+    last.set_xlabel("time (s)", color=INK, x=(end - start) / 2 / float(np.diff(ax.get_xlim())[0]))
     chars = int(ax.bbox.width * 72 / ax.figure.dpi / (LETTER_EM * FONT_PT))
     ax.set_title(wrapped(run.name, chars), loc="left", fontsize=FONT_PT, color=INK)
-    _draw_requests(requests, edges, bins)
-    _draw_events(events, edges, bins)
+    if below:
+        _draw_requests(below[0], edges, bins)
+        _draw_events(below[1], edges, bins)
     settled(ax)
     middles = (levels[:-1, :-1] + levels[:-1, 1:]).mean(axis=0) / 2
     labels = {name: (float(middles[i]), COLORS[name]) for i, name in zip(shown, names, strict=True)}
     draw_labels(ax, column, labels, top=run.capacity)
+    if not below:
+        return ax
     behind = column + INDENT_PT / points_per_unit(ax)[0]
-    _label_requests(requests, behind, bins)
+    _label_requests(below[0], behind, bins)
     for y, note in notes.items():
-        events.text(behind, y, note, va="center", fontsize=FONT_PT, color=INK, linespacing=1.0)
+        below[1].text(behind, y, note, va="center", fontsize=FONT_PT, color=INK, linespacing=1.0)
     return ax
 
 
