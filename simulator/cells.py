@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from allocators.base import Allocator
 from simulator.history import History
 from simulator.run import Layout
 
@@ -17,6 +18,10 @@ HOLE, WRITTEN, RESERVED, NEVER_USED, ROUNDING, TAIL = range(6)
 """What a cell can hold: the ledger's categories of a held slot, a free slot, and one that can never be handed out."""
 
 KINDS = ("hole", "written", "reserved", "never used", "rounding", "tail")
+
+
+MOST_CELLS, MOST_ACROSS = 4096, 128
+"""Of a map at one instant: cells in all, and in a row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,19 @@ def middles(capacity: int, most: int, multiple: int = 1) -> tuple[NDArray[np.int
         size = -(-size // multiple) * multiple
     starts = np.arange(0, capacity, size)
     return np.minimum(starts + size // 2, capacity - 1), size
+
+
+def unit_of(allocator: Allocator | None) -> int:
+    """Slots that an allocator never takes apart."""
+    return int(getattr(allocator, "block_size", None) or getattr(allocator, "min_block", None) or 1)
+
+
+def across_of(count: int, multiple: int) -> int:
+    """Cells in a row: a power of two times ``multiple`` that makes a map some four times as wide as it is high."""
+    across = multiple
+    while across * across < 4 * count and 2 * across <= max(MOST_ACROSS, multiple):
+        across *= 2
+    return min(across, count) if across > count else across
 
 
 def cells_of(layout: Layout, slots: NDArray[np.int64], capacity: int, tail_slots: int = 0) -> Cells:

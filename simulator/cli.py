@@ -25,6 +25,7 @@ from simulator.trace import Trace, describe, open_trace
 from simulator.views import VIEWS
 
 PICTURES = (".png", ".svg", ".pdf")
+PAGE = ".html"
 
 
 def _whole_number(text: str) -> int:
@@ -130,7 +131,10 @@ def run(
     save: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Save the run (several: a folder each in it).")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through."),
+    ] = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -156,15 +160,25 @@ def run(
     allocators = [_allocator(spec, slots, max_model_len) for spec in allocator]
     folders = _folders(save, [made.spec for made in allocators])
     if plot is not None:
-        _check_picture(plot)
+        _check_picture(plot, PAGE)
+    page = plot is not None and plot.suffix.lower() == PAGE
+    if page:
+        from simulator.page import check_plotly
+
+        check_plotly()
     check_outputs({"--json": _json_file(json_to), "--plot": plot}, [trace, model])
     requests = _read(trace, strict, quiet)
 
-    runs = [_replayed(requests, made, settings, spec, quiet) for made, spec in zip(allocators, allocator, strict=True)]
+    runs = [
+        _replayed(requests, made, settings, spec, quiet, page) for made, spec in zip(allocators, allocator, strict=True)
+    ]
     for folder, one in zip(folders, runs, strict=False):
         one.save(folder)
         _note(quiet, f"saved {one.name} in {folder}")
-    if plot is not None:
+    if plot is not None and page:
+        runs[0].to_html(plot, *runs[1:])
+        _note(quiet, f"wrote {plot}: open it in a browser")
+    elif plot is not None:
         from simulator.plots import waste_bars
 
         _draw(waste_bars(runs, view), plot, quiet)
@@ -287,17 +301,20 @@ def _read(trace: str, strict: bool, quiet: bool) -> Trace:
     return requests
 
 
-def _replayed(requests: Trace, allocator: Allocator, settings: Settings, label: str, quiet: bool) -> Run:
+def _replayed(
+    requests: Trace, allocator: Allocator, settings: Settings, label: str, quiet: bool, decisions: bool
+) -> Run:
     from simulator.replay import simulate
 
     fields: dict[str, Any] = vars(settings)
     shown = not quiet and sys.stderr.isatty()
-    return replace(simulate(requests, allocator, progress=shown, **fields), label=label)
+    return replace(simulate(requests, allocator, progress=shown, decisions=decisions, **fields), label=label)
 
 
-def _check_picture(path: Path) -> None:
-    if path.suffix.lower() not in PICTURES:
-        raise InputError(f"--plot(={path}) must end in one of {', '.join(PICTURES)}")
+def _check_picture(path: Path, *more: str) -> None:
+    allowed = (*PICTURES, *more)
+    if path.suffix.lower() not in allowed:
+        raise InputError(f"--plot(={path}) must end in one of {', '.join(allowed)}")
 
 
 def _draw(axes: Any, path: Path, quiet: bool) -> None:

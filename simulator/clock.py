@@ -23,7 +23,7 @@ class Clock:
         """The iteration that runs at each of these times, from 0; -1 in a gap and behind the end."""
         times = np.asarray(times_s, float)
         found = np.full(len(times), -1, np.int64)
-        columns = [self._anchors[name].tolist() for name in ("iteration", "time_s", "running", "used", "first_ps")]
+        columns = [self.anchors[name].tolist() for name in ("iteration", "time_s", "running", "used", "first_ps")]
         anchors = list(zip(*columns, strict=True))
         rows = np.searchsorted(columns[1], times, "right") - 1
         cost = self.run.settings.cost
@@ -43,7 +43,7 @@ class Clock:
         return found
 
     @cached_property
-    def _anchors(self) -> pd.DataFrame:
+    def anchors(self) -> pd.DataFrame:
         """What runs from each time of decisions on: iteration, time_s, running, used (its first iteration's token
         states), first_ps (how long that takes)."""
         log = self.log[self.log["index"] <= 0]

@@ -43,7 +43,8 @@ class History:
         self.run, self.log = run, run.decisions
         self.end_s = max(float(self.log["time_s"].max()) if len(self.log) else 0.0, _covered_to(run))
         self.finals: Ints = (run.requests["prompt_tokens"] + run.requests["output_tokens"] - 1).to_numpy(np.int64)
-        self.iterations = Clock(run, run.decisions, self.end_s).iterations
+        clock = Clock(run, run.decisions, self.end_s)
+        self.anchors, self.iterations = clock.anchors, clock.iterations
         """The iteration that runs at each of some times (seconds), from 0; -1 in a gap and behind the end."""
         try:
             self.allocator: Allocator | None = make_allocator(run.allocator, run.capacity, run.settings.max_model_len)

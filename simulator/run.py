@@ -180,6 +180,15 @@ class Run:
         except OSError as error:
             raise InputError(f"{folder} cannot be written: {error.strerror}") from None
 
+    def to_html(self, path: str | os.PathLike[str], *others: "Run") -> None:
+        """Write one page to scrub through the run, and ``others`` of the same trace beside it: ``simulator/page.py``.
+
+        Raises InputError when one of them has no decision log, plotly is missing, or the file cannot be written.
+        """
+        from simulator.page import write_page
+
+        write_page([self, *others], path)
+
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Run":
         """Read what :meth:`save` wrote. Raises InputError when it is not there, is not a run, or is damaged."""

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from allocators import Buddy, Contiguous, Paged
+from allocators import Allocator, Buddy, Contiguous, Paged
 from simulator import Run, StepCost, Trace, simulate
 
 SECOND = StepCost("1s", "0", "0")
@@ -33,10 +33,10 @@ def reserved() -> Run:
 def busy(spec: str = "paged") -> Run:
     """A minute of ShareGPT's requests in a pool that is too small for them; ``paged``, ``oracle`` or ``max``."""
     trace = Trace.workload("sharegpt", rate=2.0, duration_s=30, seed=0, max_total=511)
-    allocator = {
-        "paged": lambda: Paged(3000, 16),
-        "oracle": lambda: Buddy(3000, "oracle", min_block=16, max_block=512, max_model_len=512),
-        "max": lambda: Contiguous(3000, max_model_len=512),
-    }[spec]()
+    allocators: dict[str, Allocator] = {
+        "paged": Paged(3000, 16),
+        "oracle": Buddy(3000, "oracle", min_block=16, max_block=512, max_model_len=512),
+        "max": Contiguous(3000, max_model_len=512),
+    }
     cost = StepCost("25ms", "100us", "200us", "1us")
-    return simulate(trace, allocator, cost=cost, max_model_len=512, max_batch=32, decisions=True)
+    return simulate(trace, allocators[spec], cost=cost, max_model_len=512, max_batch=32, decisions=True)

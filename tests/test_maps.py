@@ -26,7 +26,7 @@ from simulator.cells import (
     middles,
 )
 from simulator.history import History
-from simulator.plots.hues import HUES, LIGHTNESS, colors_of, key_color, palette
+from simulator.hues import HUES, LIGHTNESS, colors_of, key_color, palette
 from simulator.plots.mapkey import layout_at
 from simulator.run import Layout
 from simulator.views import lightness
@@ -51,11 +51,11 @@ def slot_by_slot(layout: Layout, capacity: int, tail: int) -> list[tuple[int, in
     return pool
 
 
-def pixels_of(ax: Axes) -> np.ndarray:  # type: ignore[type-arg]
+def pixels_of(ax: Axes) -> np.ndarray:
     return np.asarray(ax.images[0].get_array(), float)
 
 
-def hexed(color: np.ndarray) -> str:  # type: ignore[type-arg]
+def hexed(color: np.ndarray) -> str:
     return "#" + "".join(f"{round(255 * level):02x}" for level in color)
 
 
@@ -208,7 +208,7 @@ def test_a_film_shows_the_maps(tmp_path: Path) -> None:
     with Image.open(tmp_path / "film.gif") as gif:
         assert gif.n_frames == 5 and gif.info["duration"] == 500  # type: ignore[attr-defined]
         gif.seek(2)
-        found = {pixel for _, pixel in gif.convert("RGB").getcolors(10**6)}  # type: ignore[misc, union-attr]
+        found = {pixel for _, pixel in gif.convert("RGB").getcolors(10**6)}  # type: ignore[union-attr]
     # A GIF has 256 colours, so they are near what is meant.
     for kind, request in ((WRITTEN, 0), (RESERVED, 0), (WRITTEN, 1), (ROUNDING, 0)):
         meant = 255 * palette()[kind, request]

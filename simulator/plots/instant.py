@@ -9,9 +9,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter
 from numpy.typing import NDArray
 
-from simulator.cells import Cells, cells_of, middles
-from simulator.plots.hues import colors_of
-from simulator.plots.mapkey import KEY, MOST_NAMES, allocator_of, draw_key, key_of, title, unit_of, write
+from simulator.cells import MOST_CELLS, Cells, across_of, cells_of, middles, unit_of
+from simulator.hues import colors_of
+from simulator.plots.mapkey import KEY, MOST_NAMES, allocator_of, draw_key, key_of, title, write
 from simulator.plots.style import (
     FRAME,
     INK,
@@ -26,9 +26,6 @@ from simulator.plots.style import (
 )
 from simulator.run import Layout, Run
 
-MOST_CELLS, MOST_ACROSS = 4096, 128
-"""Cells in all, and in a row."""
-
 
 class InstantMap:
     """A map of ``run``'s pool, empty until :meth:`show`.
@@ -42,7 +39,7 @@ class InstantMap:
         self.run = run
         self.tail = 0 if allocator is None else int(allocator.tail_slots)
         self.slots, self.size = middles(run.capacity, MOST_CELLS, unit_of(allocator))
-        self.across = _across(len(self.slots), max(1, unit_of(allocator) // self.size))
+        self.across = across_of(len(self.slots), max(1, unit_of(allocator) // self.size))
         self.down = -(-len(self.slots) // self.across)
         self.width = self.across * self.size  # of a row, in slots
         self.found: Cells | None = None
@@ -131,14 +128,6 @@ class InstantMap:
             ]
             lines.set_segments([((x, y), (x, y + self.width)) for x, y in places if x])
             lines.set_linewidth(min(thickness, 0.3 * x_pt * self.size))
-
-
-def _across(count: int, multiple: int) -> int:
-    """Cells in a row: a power of two times ``multiple`` that makes a map some four times as wide as it is high."""
-    across = multiple
-    while across * across < 4 * count and 2 * across <= max(MOST_ACROSS, multiple):
-        across *= 2
-    return min(across, count) if across > count else across
 
 
 def _parts_of(width: int) -> list[float]:

@@ -11,7 +11,7 @@ from allocators import make_allocator
 from allocators.base import Allocator, InputError
 from simulator.cells import HOLE, NEVER_USED, RESERVED, ROUNDING, TAIL, WRITTEN
 from simulator.history import History
-from simulator.plots.hues import key_color
+from simulator.hues import key_color
 from simulator.plots.style import FONT_PT, INK, LETTER_EM, draw_labels, points_per_unit, wrapped
 from simulator.run import Layout, Run
 
@@ -61,11 +61,6 @@ def span(history: History) -> tuple[float, float]:
     if not end > start:
         raise InputError(f"run {history.run.name!r} covers no time; a map over time needs some")
     return start, end
-
-
-def unit_of(allocator: Allocator | None) -> int:
-    """Slots that an allocator never takes apart."""
-    return int(getattr(allocator, "block_size", None) or getattr(allocator, "min_block", None) or 1)
 
 
 def key_of(layout: Layout, capacity: int, tail: int) -> dict[int, str]:

@@ -4,11 +4,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from simulator.cells import RESERVED, cells_over_time, middles
+from simulator.cells import RESERVED, cells_over_time, middles, unit_of
 from simulator.history import History
-from simulator.plots.hues import colors_of
+from simulator.hues import colors_of
 from simulator.plots.instant import InstantMap
-from simulator.plots.mapkey import KEY, MOST_NAMES, draw_key, layout_at, span, title, unit_of, write
+from simulator.plots.mapkey import KEY, MOST_NAMES, draw_key, layout_at, span, title, write
 from simulator.plots.style import (
     FONT_PT,
     INK,

@@ -7,14 +7,13 @@ hue only tells neighbours apart, and consecutive requests get hues that are far 
 from functools import lru_cache
 
 import numpy as np
-from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
 from simulator.cells import HOLE, KINDS, NEVER_USED, RESERVED, ROUNDING, TAIL, WRITTEN
 
 LIGHTNESS = {WRITTEN: 38.0, RESERVED: 66.0, NEVER_USED: 82.0, ROUNDING: 92.0}
 CHROMA = {WRITTEN: 46.0, RESERVED: 42.0, NEVER_USED: 28.0, ROUNDING: 13.0}
-HOLE_COLOR, TAIL_COLOR = "#ffffff", "#c8c8c8"
+HOLE_GREY, TAIL_GREY = 1.0, 0.78
 HUES = 12
 """Hues that are told apart. A request has that of its row modulo this; a step of 5 twelfths keeps neighbours apart."""
 
@@ -23,7 +22,7 @@ HUES = 12
 def palette() -> NDArray[np.float64]:
     """``[kind, hue, 3]``: sRGB from 0 to 1."""
     colors = np.zeros((len(KINDS), HUES, 3))
-    colors[HOLE], colors[TAIL] = to_rgb(HOLE_COLOR), to_rgb(TAIL_COLOR)
+    colors[HOLE], colors[TAIL] = HOLE_GREY, TAIL_GREY
     for kind, level in LIGHTNESS.items():
         for hue in range(HUES):
             colors[kind, hue] = _srgb(level, CHROMA[kind], 2 * np.pi * ((5 * hue) % HUES + 0.6) / HUES)
@@ -39,9 +38,10 @@ def colors_of(kind: NDArray[np.uint8], request: NDArray[np.int32]) -> NDArray[np
 def key_color(kind: int) -> tuple[float, float, float]:
     """The colour that stands for what a slot holds, whoever has it: its grey."""
     if kind in (HOLE, TAIL):
-        return to_rgb(HOLE_COLOR if kind == HOLE else TAIL_COLOR)
-    red, green, blue = _srgb(LIGHTNESS[kind], 0, 0)
-    return float(red), float(green), float(blue)
+        grey = HOLE_GREY if kind == HOLE else TAIL_GREY
+        return grey, grey, grey
+    red, green, blue = _srgb(LIGHTNESS[kind], 0, 0).tolist()
+    return red, green, blue
 
 
 def _srgb(lightness: float, chroma: float, angle: float) -> NDArray[np.float64]:
