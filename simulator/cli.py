@@ -13,7 +13,7 @@ import typer
 from tqdm import tqdm
 
 from allocators import ALLOCATORS, Allocator, InputError, make_allocator
-from allocators.base import whole
+from allocators.base import one_of, whole
 from simulator.cost import StepCost, parse_bytes
 from simulator.models import load_model, slots_for
 from simulator.progress import progress_bar
@@ -218,6 +218,19 @@ def figure2(
     if seeds > 1:
         out.print(f"  mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
     _draw(waste_bars(bars, "paper", reference=PAPER, reference_name="paper"), plot, quiet)
+
+
+@app.command(short_help="A worked example, step by step.")
+def lesson(
+    name: Annotated[str, typer.Argument(metavar="buddy|figure3|figure6|waste", help="Which one.")],
+) -> None:
+    """A worked example, step by step: buddy blocks, the PagedAttention paper's Figures 3 and 6, the wastes compared."""
+    from simulator.lessons import LESSONS, tell
+
+    one_of("lesson", name, list(LESSONS))
+    out = console()
+    for paragraph in tell(name):
+        out.print(paragraph, end="\n\n", soft_wrap=True)
 
 
 @trace_app.command()

@@ -1,25 +1,14 @@
-"""Small runs whose every slot is known by heart, for the tests of pictures."""
+"""Small runs whose every slot is known by heart, for the tests of pictures; the lessons' own among them."""
 
 from functools import cache
 
 from allocators import Allocator, Buddy, Contiguous, Paged
 from simulator import Run, StepCost, Trace, simulate
+from simulator.lessons import SECOND
+from simulator.lessons import buddy_run as buddies
+from simulator.lessons import figure6_run as figure6
 
-SECOND = StepCost("1s", "0", "0")
-"""An iteration a second."""
-
-
-@cache
-def figure6() -> Run:
-    """The paper's Figure 6: 7 tokens in blocks of 4, three more written; beside it a second request of 6."""
-    return simulate(Trace.from_columns([0, 0], [7, 6], [4, 5]), Paged(34, 4), cost=SECOND, decisions=True)
-
-
-@cache
-def buddies() -> Run:
-    """The lesson's pool of 128: A = 32 in 0-31, B = 16 in 64-79, C = 7 in 32-39; D = 64 is refused, 72 being free."""
-    trace = Trace.from_columns([0, 0, 0, 10**9], [20, 10, 5, 60], [13, 7, 3, 5])
-    return simulate(trace, Buddy(128, "oracle", split="largest"), cost=SECOND, decisions=True)
+__all__ = ["SECOND", "buddies", "busy", "figure6", "reserved"]
 
 
 @cache
@@ -31,7 +20,7 @@ def reserved() -> Run:
 
 @cache
 def busy(spec: str = "paged") -> Run:
-    """A minute of ShareGPT's requests in a pool that is too small for them; ``paged``, ``oracle`` or ``max``."""
+    """ShareGPT's requests for half a minute in a pool that is too small for them; ``paged``, ``oracle`` or ``max``."""
     trace = Trace.workload("sharegpt", rate=2.0, duration_s=30, seed=0, max_total=511)
     allocators: dict[str, Allocator] = {
         "paged": Paged(3000, 16),
