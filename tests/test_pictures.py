@@ -194,7 +194,7 @@ def test_curves_by_something_else_or_by_nothing() -> None:
     assert alone.get_xscale() == "linear" and alone.get_ylabel() == "time" and not alone.collections
     words = plots.sweep_lines(rows, x="allocator", y="used", by="max_batch")
     assert [tick.get_text() for tick in words.get_xticklabels()] == ["paged", "buddy"]
-    assert line_of(words, "8")[1] == pytest.approx([90.5, 40.5])
+    assert line_of(words, "max_batch 8")[1] == pytest.approx([90.5, 40.5])
 
 
 def test_a_heat_map_has_a_cell_for_each_pair() -> None:

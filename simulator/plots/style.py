@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 INK, THIN_INK, FRAME = "#222222", "#777777", "#b0b0b0"
 FONT_PT, SMALL_PT, LEAST_PT = 9.0, 7.5, 5.0
@@ -138,6 +138,8 @@ def slots_ticks(axis: Axis, bytes_per_slot: int | None) -> None:
         return f"{slots:,.0f}\n{in_bytes(slots * bytes_per_slot)}"
 
     axis.set_major_formatter(FuncFormatter(written))
+    if bytes_per_slot is not None:
+        axis.set_major_locator(MaxNLocator(5))  # each takes two lines
 
 
 def in_bytes(size: float) -> str:

@@ -124,7 +124,8 @@ def _groups(table: pd.DataFrame, x: str, y: str, by: str | None) -> dict[str, pd
         raise InputError(f"table has no row with both {x} and {y}")
     if by is None:
         return {y: rows}
-    return {str(name): group for name, group in rows.groupby(by, sort=False)}
+    prefix = f"{by} " if is_numeric_dtype(rows[by]) else ""
+    return {f"{prefix}{name}": group for name, group in rows.groupby(by, sort=False)}
 
 
 def _scale_x(ax: Axes, values: pd.Series, order: dict[object, int], numeric: bool) -> None:
