@@ -1,6 +1,7 @@
 """Progress on standard error: for people who watch, after two seconds, and never in a file or a pipe."""
 
 import multiprocessing
+import os
 import sys
 from typing import Any
 
@@ -10,8 +11,11 @@ AFTER_S = 2.0
 
 
 def is_watched() -> bool:
-    """Whether someone sees standard error: a terminal or a notebook, and not from a worker process of many."""
-    if multiprocessing.parent_process() is not None:
+    """Whether someone sees standard error: a terminal or a notebook, and not from a worker process of many.
+
+    TQDM_DISABLE=1 in the environment says that nobody wants to, as it does for tqdm's own bars.
+    """
+    if multiprocessing.parent_process() is not None or os.environ.get("TQDM_DISABLE"):
         return False
     return sys.stderr is not None and (sys.stderr.isatty() or _in_notebook())
 

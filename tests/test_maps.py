@@ -204,6 +204,7 @@ def test_lightness_says_what_a_slot_holds_and_hue_who_has_it() -> None:
 def test_a_film_shows_the_maps(tmp_path: Path) -> None:
     film = plots.animate(figure6(), frames=5, frames_per_s=2)
     assert film.times_s.tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
+    assert repr(film) == "<Film of paged:block_size=4,watermark=0, 5 frames>"
     film.save(tmp_path / "film.gif")
     with Image.open(tmp_path / "film.gif") as gif:
         assert gif.n_frames == 5 and gif.info["duration"] == 500  # type: ignore[attr-defined]

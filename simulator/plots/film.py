@@ -65,6 +65,9 @@ class Film:
             content = self._written(".gif", PillowWriter(fps=self.frames_per_s), progress)
         write_whole(target, content)
 
+    def __repr__(self) -> str:
+        return f"<Film of {self.run.name}, {len(self.times_s)} frames>"
+
     def _repr_html_(self) -> str:
         return self.to_html()
 
