@@ -5,12 +5,12 @@ BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 STAMPS = $(VENV)/.installed
 
-.PHONY: demo test lint types bench gallery notebooks lab clean
+.PHONY: demo test lint types bench gpu gallery notebooks lab clean
 
 demo: $(STAMPS)-core ## the PagedAttention paper's Figure 2: a table, and figure2.png
 	$(BIN)/kvfrag figure2
 
-test: $(STAMPS)-dev ## all tests, with coverage
+test: $(STAMPS)-dev ## all tests, with coverage; the GPU part's in Triton's interpreter
 	$(BIN)/python -m pytest --cov --cov-fail-under=95
 
 lint: $(STAMPS)-dev
@@ -20,8 +20,12 @@ lint: $(STAMPS)-dev
 types: $(STAMPS)-dev
 	$(BIN)/mypy
 
-bench: $(STAMPS)-dev ## engine against the token-stepped reference; KVFRAG_TRACES=folder for the real trace
+bench: $(STAMPS)-dev ## engine against the token-stepped reference, and reading 27 million rows; KVFRAG_TRACES=folder for the real trace
 	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench_traces.py
+
+gpu: ## on a machine with a GPU, torch and triton: tests, check and bench on the device, within 200 s -> gpu/results/
+	$(PYTHON) -m gpu.suite gpu/logs/*.jsonl
 
 gallery: $(STAMPS)-dev ## every kind of picture, drawn again: docs/gallery/
 	$(BIN)/python docs/make_gallery.py
@@ -48,5 +52,5 @@ $(STAMPS)-notebooks: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(STAMPS)-dev: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) '.[dev]'
+	$(INSTALL) '.[dev,gpu]'
 	touch $@

@@ -17,7 +17,7 @@ Invariants, checked for any allocator by :func:`allocators.check_allocator`:
 
 1. Extents are inside the pool, disjoint, non-empty; they add up to ``held_slots``.
 2. ``free_slots + sum(held) == capacity``, always.
-3. ``largest_free_slots <= free_slots - tail_slots``.
+3. ``largest_free_slots <= free_slots - tail_slots``, and a request that asks for no more than that is placed.
 4. No room is a value (0), never an exception, and changes nothing; it stays so until something is released.
 5. Misuse (unknown id, double admit, double release) raises a :class:`MisuseError` that names the id.
 6. After every request is released the pool is as empty as it was when new.

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from allocators.base import Allocator, Extent, MisuseError
+from allocators.base import Allocator, Extent, InputError, MisuseError
 
 State = tuple[int, int, dict[int, tuple[Extent, ...]]]
 
@@ -19,23 +19,34 @@ def check_allocator(factory: Callable[[], Allocator], steps: int = 2000, seed: i
 
     Checked after every call: the invariants of ``allocators/base.py`` (extents inside the pool, disjoint, adding
     up to what is held and to ``capacity - free_slots``), that nobody else's memory moved, that a refusal or a
-    misuse changed nothing, that growing serves a prefix in order and keeps what was there, that an empty pool
-    places what ``fits_empty`` says it can, that the same calls give the same addresses; and in the end that all
-    of the pool comes back. An allocator with a ``max_model_len`` sees no request longer than that.
+    misuse changed nothing, that growing serves a prefix in order and keeps what was there, and that the same calls
+    give the same addresses. Whenever all is released: that an empty pool places what ``fits_empty`` says it can, at
+    every length, and that the pool can be filled again, to the last slot, as a new one can. An allocator with a
+    ``max_model_len`` sees no request longer than that.
 
     ``factory`` takes no argument and returns a new allocator: ``lambda: Paged(1000)``. Raises BrokenPromiseError, an
     AssertionError, that names the seed, the step and the call.
     """
+    if not callable(factory) or (isinstance(factory, Allocator) and not isinstance(factory, type)):
+        raise InputError(f"factory(={factory!r}) must be a function that makes a new allocator: lambda: Paged(1000)")
     drive = _Drive(factory, np.random.default_rng(seed), seed)
-    for step in range(steps):
-        drive.step = step
-        drive.random_call()
-    drive.step = steps
-    drive.drain()
+    try:
+        drive.new_pool()
+        for step in range(steps):
+            drive.step = step
+            drive.random_call()
+        drive.step = steps
+        drive.drain()
+        drive.longest_alone()
+    except BrokenPromiseError:
+        raise
+    except Exception as error:
+        raise BrokenPromiseError(drive.told(f"raised {type(error).__name__}: {error}")) from error
 
 
 class _Drive:
     def __init__(self, factory: Callable[[], Allocator], rng: np.random.Generator, seed: int) -> None:
+        self.factory = factory
         self.allocator, self.twin = factory(), factory()
         self.rng, self.seed, self.step = rng, seed, 0
         self.call = "new"
@@ -43,15 +54,20 @@ class _Drive:
         self.next_id = 0
         self.refused: tuple[int, int] | None = None  # tokens of a request refused since the last release
         limit = getattr(self.allocator, "max_model_len", None)
-        self.longest = self.allocator.capacity if limit is None else min(limit, self.allocator.capacity + 1)
-        self.empty = self.state()
-        self.expect(self.empty[0] == self.allocator.capacity, "a new pool is not all free")
+        beyond = self.allocator.capacity + 2  # prompt + output of a request that cannot fit
+        self.longest = beyond if limit is None else min(limit, beyond)
+
+    def told(self, broken: str) -> str:
+        return f"{self.allocator.spec}: {broken} (seed {self.seed}, step {self.step}, {self.call})"
 
     def expect(self, kept: bool, broken: str) -> None:
         if not kept:
-            raise BrokenPromiseError(
-                f"{self.allocator.spec}: {broken} (seed {self.seed}, step {self.step}, {self.call})"
-            )
+            raise BrokenPromiseError(self.told(broken))
+
+    def new_pool(self) -> None:
+        self.expect(isinstance(self.allocator.spec, str), "spec is not a text")
+        self.empty = self.state()
+        self.longest_alone()
 
     def random_call(self) -> None:
         """One call of a random kind; a full or an empty pool is visited often enough to matter."""
@@ -95,6 +111,7 @@ class _Drive:
         after = self.state()
         self.expect(after[2].pop(request, ()) != () and after[2] == before[2], "admit moved other requests' memory")
         self.expect(got == self.allocator.held_slots(request), f"admit returned {got}, held_slots says otherwise")
+        self.expect(got <= before[1], f"placed {got} slots, and largest_free_slots was {before[1]}")
         self.expect(got >= max(asked, prompt), f"{got} slots held, fewer than asked ({asked}) or written ({prompt})")
         if self.allocator.grow_slots == 0:
             self.expect(got >= prompt + output - 1, f"it never grows, and {got} slots cannot hold the whole request")
@@ -112,8 +129,9 @@ class _Drive:
         before = self.state()
         served = self.both(lambda allocator: allocator.grow(ids))
         after = self.state()
-        self.expect(0 <= served <= len(ids), f"grow returned {served} of {len(ids)}")
         step = self.allocator.grow_slots
+        self.expect(0 <= served <= len(ids), f"grow returned {served} of {len(ids)}")
+        self.expect(served == 0 or step != 0, f"grow_slots is 0, and grow served {served} requests")
         for request, old in before[2].items():
             new = after[2].get(request, ())
             if request not in ids[:served]:
@@ -161,6 +179,57 @@ class _Drive:
             self.release(request)
         self.call = "after the last release"
         self.expect(self.state() == self.empty, "not all of the pool came back")
+        self.fill()
+
+    def longest_alone(self) -> None:
+        """In an empty pool, requests about as long as it can hold must be placed and grow, or be said not to fit."""
+        most, whole = self.allocator.largest_free_slots, self.allocator.capacity - self.allocator.tail_slots
+        for final in sorted({most - 1, most, most + 1, whole, whole + 1}):
+            for prompt in {max(1, final - 50), final}:  # the last grows are where it fails, if it does
+                output = final - prompt + 1
+                if final < 1 or prompt + output > max(self.longest, 2):
+                    continue
+                self.call = f"admit({self.next_id}, {prompt}, {output}, alone=True) and grow to {final} slots"
+                fits = self.allocator.fits_empty(prompt, output)
+                held = self.both(lambda allocator: allocator.admit(self.next_id, prompt, output, True))  # noqa: B023
+                self.expect(held > 0 or not fits, "an empty pool refused what fits_empty says it can place")
+                while 0 < held < final:
+                    grown = self.both(lambda allocator: allocator.grow([self.next_id]))
+                    self.expect(grown in (0, 1), f"grow returned {grown} of 1")
+                    if not grown:
+                        break
+                    before, held = held, self.allocator.held_slots(self.next_id)
+                    self.expect(held > before, f"request {self.next_id} grew by {held - before} slots")
+                stuck = f"fits_empty says it fits, and it cannot grow beyond {held} slots"
+                self.expect(held >= final or not fits, stuck)
+                self.expect(fits or held < final, "fits_empty says it does not fit, and it was placed")
+                if held:
+                    self.both(lambda allocator: allocator.release(self.next_id))
+
+    def fill(self) -> None:
+        """Fill the pool to the last slot, side by side with a new one; then give all of it back."""
+        new, size, held, ids = self.factory(), self.longest - 1, 0, list[int]()
+        while size:
+            request = self.next_id + len(ids)
+            self.call = f"admit({request}, {size}, 1, alone=True), filling up"
+            asked, largest = self.allocator.asked_slots(size, 1), self.allocator.largest_free_slots
+            got = self.both(lambda allocator: allocator.admit(request, size, 1, True))  # noqa: B023
+            again = new.admit(request, size, 1, True)
+            self.expect(got == again, f"{got} slots where a new pool gives {again}: not all of the pool came back")
+            self.expect(got > 0 or asked > largest, f"refused {asked} slots, and largest_free_slots is {largest}")
+            if got:
+                ids.append(request)
+                held += got
+                self.expect(held <= self.allocator.capacity, f"{held} slots are held, more than there are")
+            else:
+                size //= 2
+        free, tail = self.allocator.free_slots, self.allocator.tail_slots
+        full = self.allocator.largest_free_slots == 0
+        self.expect(not full or free == tail, f"the pool is full, {free} slots are free, and tail_slots is {tail}")
+        for request in ids:
+            self.both(lambda allocator: allocator.release(request))  # noqa: B023
+        self.call = "after filling the pool and releasing all"
+        self.expect(self.state() == self.empty, "not all of the pool came back")
 
     def both(self, call: Callable[[Allocator], int]) -> int:
         """The call on both allocators, which must answer alike."""
@@ -183,6 +252,8 @@ class _Drive:
             all(low.end <= high.start for low, high in pairwise(edges)), f"extents overlap or leave the pool: {runs}"
         )
         for request, own in extents.items():
+            one = len(own) == 1 or not allocator.contiguous
+            self.expect(one, f"contiguous is True, and request {request} lies in {len(own)} extents")
             held = allocator.held_slots(request)
             self.expect(sum(e.slots for e in own) == held, f"the extents of request {request} do not add up to {held}")
         free, largest, tail = allocator.free_slots, allocator.largest_free_slots, allocator.tail_slots
@@ -199,8 +270,8 @@ class _Drive:
         ids = list(self.held)
         if self.call.startswith(f"admit({self.next_id},"):
             try:
-                self.allocator.extents(self.next_id)
+                if self.allocator.extents(self.next_id):
+                    ids.append(self.next_id)
             except MisuseError:
-                return ids
-            ids.append(self.next_id)
+                pass
         return ids

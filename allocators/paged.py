@@ -20,6 +20,8 @@ from decimal import Decimal, InvalidOperation
 
 from allocators.base import Extent, InputError, holds_already, holds_none, whole
 
+_MOST_DIGITS = 100  # of a watermark
+
 
 class Paged:
     """floor(``capacity`` / ``block_size``) blocks of ``block_size`` slots.
@@ -41,7 +43,9 @@ class Paged:
         except InvalidOperation:
             self.watermark = Decimal("NaN")
         if not (self.watermark.is_finite() and 0 <= self.watermark < 1):
-            raise InputError(f"watermark(={watermark}) must be a number >= 0 and < 1")
+            raise InputError(f"watermark(={watermark!r}) must be a number >= 0 and < 1")
+        if self.watermark and self.watermark.adjusted() < -_MOST_DIGITS:
+            raise InputError(f"watermark(={watermark!r}) must be 0, or at least 1e-{_MOST_DIGITS}")
         blocks = self.capacity // self.block_size
         numerator, denominator = self.watermark.as_integer_ratio()
         self.watermark_blocks = numerator * blocks // denominator
@@ -52,7 +56,8 @@ class Paged:
 
     @property
     def spec(self) -> str:
-        return f"paged:block_size={self.block_size},watermark={self.watermark.normalize():f}"
+        watermark = f"{self.watermark.copy_abs():f}"
+        return f"paged:block_size={self.block_size},watermark={watermark.rstrip('0').rstrip('.') or '0'}"
 
     @property
     def blocks(self) -> int:

@@ -4,7 +4,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from types import UnionType
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from allocators.base import Allocator, InputError
 from allocators.buddy import Buddy
@@ -42,8 +42,16 @@ def make_allocator(spec: str, capacity: int, max_model_len: int | None = None) -
     """
     name, options = parse_spec(spec)
     constructor = ALLOCATORS.get(name) or _load(name)
-    parameters = list(inspect.signature(constructor).parameters.values())
-    hints = get_type_hints(constructor.__init__ if inspect.isclass(constructor) else constructor)
+    try:
+        parameters = list(inspect.signature(constructor).parameters.values())
+        hints = get_type_hints(constructor.__init__ if inspect.isclass(constructor) else constructor)
+    except (TypeError, ValueError, NameError) as error:
+        raise InputError(f"{name} is not an allocator class: {error}") from None
+    if not parameters:
+        raise InputError(
+            f"{name} is not an allocator class: it must take the capacity, in slots, as its first argument"
+        )
+    parameters = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     own = [p.name for p in parameters[1:] if p.name != "max_model_len"]
     arguments: dict[str, Any] = {}
     for key, value in options.items():
@@ -55,19 +63,26 @@ def make_allocator(spec: str, capacity: int, max_model_len: int | None = None) -
     missing = [p.name for p in parameters[1:] if p.default is p.empty and p.name not in arguments]
     if missing:
         raise InputError(f"{name} needs {missing[0]}, as in {name}:{missing[0]}=...")
-    return constructor(capacity, **arguments)
+    made = constructor(capacity, **arguments)
+    lacking = [one for one in vars(Allocator) if not one.startswith("_") and not hasattr(made, one)]
+    if lacking:
+        raise InputError(f"{name} is not an allocator: it lacks {', '.join(lacking)} (see allocators/base.py)")
+    return made
 
 
 def _load(path: str) -> Callable[..., Allocator]:
     """The user's own class, by its dotted path."""
     module_name, _, attribute = path.rpartition(".")
     unknown = f"unknown allocator {path!r}; choose from {', '.join(sorted(ALLOCATORS))}"
-    if not module_name:
+    if not module_name or path.startswith("."):
         raise InputError(f"{unknown}, or name your own as package.module.Class")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise InputError(f"{unknown} ({module_name} cannot be imported: {error})") from None
+        told = " ".join(f"{unknown} ({module_name} cannot be imported: {error})".split())
+        raise InputError(told) from None
+    except SystemExit as error:
+        raise InputError(f"{module_name} cannot be imported: it exits with {error}") from None
     constructor = getattr(module, attribute, None)
     if not callable(constructor):
         raise InputError(f"{unknown} ({module_name} has no class {attribute})")
@@ -76,9 +91,10 @@ def _load(path: str) -> Callable[..., Allocator]:
 
 def _convert(name: str, text: str, hint: object) -> Any:
     """Read an option's text as its type hint says; a text that does not read is an InputError."""
-    kinds = [kind for kind in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if kind is not type(None)]
-    if type(None) in (get_args(hint) or ()) and text == "none":
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if type(None) in kinds and text == "none":
         return None
+    kinds = tuple(kind for kind in kinds if kind is not type(None))
     if bool in kinds:
         if text not in ("true", "false"):
             raise InputError(f"{name}(={text!r}) must be true or false")
@@ -90,4 +106,6 @@ def _convert(name: str, text: str, hint: object) -> Any:
             return kind(text)
         except ValueError:
             continue
-    raise InputError(f"{name}(={text!r}) must be a {'whole number' if kinds == [int] else 'number'}")
+    if int not in kinds and float not in kinds:
+        return text  # the constructor knows what to make of it
+    raise InputError(f"{name}(={text!r}) must be a {'whole number' if kinds == (int,) else 'number'}")

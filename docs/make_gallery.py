@@ -14,7 +14,7 @@ from allocators import Paged
 from simulator import Run, StepCost, Trace, plots, simulate
 from simulator.figure2 import PAPER, figure2
 from simulator.lessons import buddy_run, figure6_run, waste_runs
-from simulator.report import write_whole
+from simulator.output import write_whole
 
 FOLDER = Path(__file__).parent / "gallery"
 BYTES_PER_SLOT = 819_200  # OPT-13B, fp16
@@ -102,6 +102,10 @@ PICTURES: dict[str, tuple[Callable[[], Axes], str]] = {
     "holes_lesson": (
         lambda: plots.holes(buddy_run(), 1.5),
         "The lesson's example: 72 slots are free, in parts of at most 32, and request 3 wants 64.",
+    ),
+    "trace_overview": (
+        lambda: plots.trace_overview(Trace.workload("sharegpt", rate=4.0, duration_s=900, seed=0)),
+        "Before anything runs: how many requests arrive when, and the share of them with at most so many tokens.",
     ),
     "sweep_lines": (
         lambda: plots.sweep_lines(sweep(), x="block_size", y="used", by="max_batch"),

@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simulator import plots
     from simulator.cost import StepCost
+    from simulator.formats import register_reader
     from simulator.replay import simulate
     from simulator.run import Run
     from simulator.settings import Settings
-    from simulator.trace import Trace
+    from simulator.trace import Trace, open_trace
 
 _HOMES = {
     "Run": "simulator.run",
     "Settings": "simulator.settings",
     "StepCost": "simulator.cost",
     "Trace": "simulator.trace",
+    "open_trace": "simulator.trace",
+    "register_reader": "simulator.formats",
     "simulate": "simulator.replay",
 }
 
-__all__ = ["Run", "Settings", "StepCost", "Trace", "plots", "simulate"]
+__all__ = ["Run", "Settings", "StepCost", "Trace", "open_trace", "plots", "register_reader", "simulate"]
 
 
 def __getattr__(name: str) -> Any:

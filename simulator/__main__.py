@@ -13,8 +13,8 @@ _OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.
 
 def main() -> None:
     """Run ``kvfrag`` with the process's arguments. Exit codes: 0 done, 2 wrong input, 130 interrupted, 1 all else."""
-    _prepare_output()
     try:
+        _prepare_output()
         code = _run()
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -36,7 +36,9 @@ def _prepare_output() -> None:
 
 def _run() -> int:
     # Imported here, so that an interrupt during the imports ends in one line too.
-    from typer.exceptions import Abort, TyperException
+    from importlib.metadata import entry_points
+
+    from typer.exceptions import TyperException
 
     from allocators.base import InputError
     from simulator.cli import app
@@ -44,10 +46,10 @@ def _run() -> int:
     # A user's own allocator may lie in the current folder; what is installed goes before it.
     if "" not in sys.path:
         sys.path.append("")
+    for command in entry_points(group="kvfrag.commands"):  # kvfrag gpu, and whoever else offers some
+        app.add_typer(command.load(), name=command.name)
     try:
         code: int = app(sys.argv[1:] or ["--help"], prog_name="kvfrag", standalone_mode=False) or 0
-    except Abort:
-        raise KeyboardInterrupt from None
     except TyperException as error:
         context = getattr(error, "ctx", None)
         hint = f"; see {context.command_path} --help" if context else ""
@@ -60,7 +62,7 @@ def _run() -> int:
         if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_FAILURES:
             raise
         return _say(f"{_told(error)}; KVFRAG_TRACEBACK=1 shows the way there", FAILED)
-    if code == INTERRUPTED:
+    if code == INTERRUPTED:  # Typer makes an exit code of it
         raise KeyboardInterrupt
     return code
 

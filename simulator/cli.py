@@ -2,42 +2,40 @@
 
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from tqdm import tqdm
 
 from allocators import ALLOCATORS, Allocator, InputError, make_allocator
 from allocators.base import one_of, whole
 from simulator.cost import StepCost, parse_bytes
 from simulator.models import load_model, slots_for
-from simulator.progress import progress_bar
-from simulator.report import as_json, check_outputs, console, print_runs, print_trace, table, write_json, write_whole
-from simulator.rows import listed, short
+from simulator.options import (
+    PAGE,
+    Format,
+    Json,
+    Quiet,
+    Rate,
+    Strict,
+    TraceArgument,
+    check_picture,
+    draw,
+    json_file,
+    note,
+    progress,
+    read_trace,
+    whole_number,
+)
+from simulator.report import as_json, check_outputs, console, print_runs, table, write_json
 from simulator.run import Run, check_folder
 from simulator.settings import MOST_SLOTS, Settings
-from simulator.trace import Trace, describe, open_trace
+from simulator.trace import Trace
+from simulator.trace_cli import trace_app
 from simulator.views import VIEWS
-
-PICTURES = (".png", ".svg", ".pdf")
-PAGE = ".html"
-
-
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{short(text)} must be a whole number") from None
-
-
-def _number(metavar: str, help: str) -> Any:
-    """An option that takes a whole number."""
-    return typer.Option(metavar=metavar, help=help, parser=_whole_number)
 
 
 def _allocators() -> str:
@@ -60,18 +58,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-trace_app = typer.Typer(help="Look at request traces.")
 app.add_typer(trace_app, name="trace")
-
-TraceArgument = Annotated[
-    str,
-    typer.Argument(metavar="TRACE", help="A trace file, or a workload such as sharegpt:rate=4,duration=900,seed=0."),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="A row that cannot be used is an error; else it is counted.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no notes on standard error.")]
-Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE|-", help="Write all figures as JSON; - for standard output.")
-]
 
 
 @app.callback()
@@ -95,7 +82,7 @@ def run(
             help="Such as paged or paged:block_size=16, or your own: package.module.Class:arg=1. Repeat to compare.",
         ),
     ],
-    capacity: Annotated[int | None, _number("SLOTS", "Size of the pool in token slots.")] = None,
+    capacity: Annotated[int | None, whole_number("SLOTS", "Size of the pool in token slots.")] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Or its size in bytes, such as 12GiB, with --model.")
     ] = None,
@@ -103,16 +90,16 @@ def run(
     gpu: Annotated[
         str | None, typer.Option(metavar="NAME", help="With --model: a cost from the GPU's peak rates.")
     ] = None,
-    max_model_len: Annotated[int | None, _number("N", "Longest prompt + output, in tokens.")] = None,
-    max_batch: Annotated[int | None, _number("N", "Most requests running at once.")] = None,
-    max_batch_tokens: Annotated[int | None, _number("N", "Most new tokens in one iteration.")] = None,
+    max_model_len: Annotated[int | None, whole_number("N", "Longest prompt + output, in tokens.")] = None,
+    max_batch: Annotated[int | None, whole_number("N", "Most requests running at once.")] = None,
+    max_batch_tokens: Annotated[int | None, whole_number("N", "Most new tokens in one iteration.")] = None,
     too_long: Annotated[
         str, typer.Option(metavar="reject|truncate", help="What becomes of longer requests.")
     ] = "reject",
     preemption: Annotated[
         str, typer.Option(metavar="recompute|swap", help="How a preempted request comes back.")
     ] = "recompute",
-    swap_slots: Annotated[int | None, _number("N", "Room on the host, in slots, for swap.")] = None,
+    swap_slots: Annotated[int | None, whole_number("N", "Room on the host, in slots, for swap.")] = None,
     cost: Annotated[
         str | None,
         typer.Option(
@@ -135,6 +122,8 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through."),
     ] = None,
+    format: Format = None,
+    rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -146,7 +135,7 @@ def run(
         raise InputError("--preemption swap needs --swap-slots: the room on the host, in slots")
     if preemption != "swap" and swap_slots is not None:
         raise InputError("--swap-slots needs --preemption swap")
-    slots = _capacity(capacity, memory, model)
+    slots = pool_slots(capacity, memory, model)
     settings = Settings(
         cost=_cost(cost, model, gpu),
         max_model_len=max_model_len,
@@ -157,40 +146,44 @@ def run(
         swap_slots=swap_slots or 0,
         window_s=window,
     )
-    allocators = [_allocator(spec, slots, max_model_len) for spec in allocator]
+    allocators = [allocator_of(spec, slots, max_model_len) for spec in allocator]
     folders = _folders(save, [made.spec for made in allocators])
     if plot is not None:
-        _check_picture(plot, PAGE)
+        check_picture(plot, PAGE)
     page = plot is not None and plot.suffix.lower() == PAGE
     if page:
         from simulator.page import check_plotly
 
         check_plotly()
-    check_outputs({"--json": _json_file(json_to), "--plot": plot}, [trace, model])
-    requests = _read(trace, strict, quiet)
+    check_outputs({"--json": json_file(json_to), "--plot": plot}, [trace, model])
+    requests = read_trace(trace, strict, quiet, format, rate)
 
     runs = [
         _replayed(requests, made, settings, spec, quiet, page) for made, spec in zip(allocators, allocator, strict=True)
     ]
     for folder, one in zip(folders, runs, strict=False):
         one.save(folder)
-        _note(quiet, f"saved {one.name} in {folder}")
+        note(quiet, f"saved {one.name} in {folder}")
     if plot is not None and page:
         runs[0].to_html(plot, *runs[1:])
-        _note(quiet, f"wrote {plot}: open it in a browser")
+        note(quiet, f"wrote {plot}: open it in a browser")
     elif plot is not None:
         from simulator.plots import waste_bars
 
-        _draw(waste_bars(runs, view), plot, quiet)
+        draw(waste_bars(runs, view), plot, quiet)
     if json_to is not None:
         write_json(json_to, as_json(runs))
     if json_to != "-":
         print_runs(runs, view)
+    if window is not None:
+        for one in runs:
+            if not one.duration_ps:
+                note(quiet, f"{one.name}: the run was over before the window began; nothing was measured")
 
 
 @app.command(short_help="Reproduce the PagedAttention paper's Figure 2.")
 def figure2(
-    seeds: Annotated[int, _number("N", "How many random workloads.")] = 5,
+    seeds: Annotated[int, whole_number("N", "How many random workloads.")] = 5,
     plot: Annotated[Path, typer.Option(metavar="FILE", help="Where to draw it: .png, .svg or .pdf.")] = Path(
         "figure2.png"
     ),
@@ -201,9 +194,9 @@ def figure2(
     from simulator.plots import waste_bars
 
     whole("--seeds", seeds)
-    _check_picture(plot)
+    check_picture(plot)
     check_outputs({"--plot": plot})
-    with _progress(seeds * len(ALLOCATORS), "figure2", "run", quiet) as bar:
+    with progress(seeds * len(ALLOCATORS), "figure2", "run", quiet) as bar:
         bars = figure2(range(seeds), bar.update)
     shown = table("Figure 2 of the PagedAttention paper (SOSP 2023): % of the KV cache", "", *VIEWS["paper"])
     for one in bars:
@@ -217,7 +210,7 @@ def figure2(
     out.print("  OPT-13B on one A100-40GB, ShareGPT lengths, 4 requests/s, from 300 s to 900 s")
     if seeds > 1:
         out.print(f"  mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
-    _draw(waste_bars(bars, "paper", reference=PAPER, reference_name="paper"), plot, quiet)
+    draw(waste_bars(bars, "paper", reference=PAPER, reference_name="paper"), plot, quiet)
 
 
 @app.command(short_help="A worked example, step by step.")
@@ -233,20 +226,7 @@ def lesson(
         out.print(paragraph, end="\n\n", soft_wrap=True)
 
 
-@trace_app.command()
-def info(trace: TraceArgument, json_to: Json = None, strict: Strict = False, quiet: Quiet = False) -> None:
-    """What a trace holds: rows read, kept and dropped, arrivals, prompt and output lengths."""
-    check_outputs({"--json": _json_file(json_to)}, [trace])
-    requests = _read(trace, strict, quiet or json_to != "-")  # the table tells what was dropped
-    facts = describe(requests)
-    if json_to is not None:
-        report = {} if requests.report is None else {"read": vars(requests.report)}
-        write_json(json_to, {"name": requests.name, "sha256": requests.sha256, **report, **facts})
-    if json_to != "-":
-        print_trace(requests, facts)
-
-
-def _capacity(capacity: int | None, memory: str | None, model: str | None) -> int:
+def pool_slots(capacity: int | None, memory: str | None, model: str | None) -> int:
     """Slots, from the two ways to say how large the pool is."""
     if capacity is not None and memory is not None:
         raise InputError("--capacity and --memory both say how large the pool is; give one of them")
@@ -271,18 +251,24 @@ def _cost(cost: str | None, model: str | None, gpu: str | None) -> StepCost:
     return StepCost.from_hardware(model, gpu)
 
 
-def _allocator(spec: str, slots: int, max_model_len: int | None) -> Allocator:
+def allocator_of(spec: str, slots: int, max_model_len: int | None) -> Allocator:
     """The allocator of a spec. What a user's own constructor says of a value is told like what ours say."""
     try:
-        made = make_allocator(spec, slots, max_model_len)
-    except InputError:
-        raise
+        return make_allocator(spec, slots, max_model_len)
     except ValueError as error:
-        raise InputError(f"{spec}: {error}") from error
-    lacking = [name for name in vars(Allocator) if not name.startswith("_") and not hasattr(made, name)]
-    if lacking:
-        raise InputError(f"{spec} is not an allocator: it lacks {', '.join(lacking)} (see allocators/base.py)")
-    return made
+        raise InputError(f"-a {spec}: {error}") from error
+
+
+def recorded(trace: Trace, make: Callable[[], Allocator], samples: int, settings: dict[str, Any]) -> Run:
+    """A run that keeps its decisions, and memory maps at so many equal distances.
+
+    It is made twice, first for its length: a run is cheap, and always the same.
+    """
+    from simulator.replay import simulate
+
+    length_s = simulate(trace, make(), timeline_bins=0, **settings).duration_ps / 10**12
+    times_s = [length_s * (number + 0.5) / samples for number in range(samples)]
+    return simulate(trace, make(), timeline_bins=0, layout_times_s=times_s, decisions=True, **settings)
 
 
 def _folders(save: Path | None, specs: Sequence[str]) -> list[Path]:
@@ -301,19 +287,6 @@ def _folders(save: Path | None, specs: Sequence[str]) -> list[Path]:
     return folders
 
 
-def _json_file(json_to: str | None) -> Path | None:
-    return None if json_to in (None, "-") else Path(json_to)
-
-
-def _read(trace: str, strict: bool, quiet: bool) -> Trace:
-    requests = open_trace(trace, strict)
-    report = requests.report
-    if report is not None and report.dropped:
-        dropped = f"{report.rows - report.kept:,} of {report.rows:,} rows dropped"
-        _note(quiet, f"{requests.name}: {dropped}: {listed(report.dropped)}")
-    return requests
-
-
 def _replayed(
     requests: Trace, allocator: Allocator, settings: Settings, label: str, quiet: bool, decisions: bool
 ) -> Run:
@@ -322,27 +295,3 @@ def _replayed(
     fields: dict[str, Any] = vars(settings)
     shown = not quiet and sys.stderr.isatty()
     return replace(simulate(requests, allocator, progress=shown, decisions=decisions, **fields), label=label)
-
-
-def _check_picture(path: Path, *more: str) -> None:
-    allowed = (*PICTURES, *more)
-    if path.suffix.lower() not in allowed:
-        raise InputError(f"--plot(={path}) must end in one of {', '.join(allowed)}")
-
-
-def _draw(axes: Any, path: Path, quiet: bool) -> None:
-    from simulator.plots import drawn
-
-    write_whole(path, drawn(axes, path.suffix[1:].lower()))
-    _note(quiet, f"drew {path}")
-
-
-@contextmanager
-def _progress(total: int, name: str, unit: str, quiet: bool) -> Iterator["tqdm[Any]"]:
-    with progress_bar(total, name, unit, not quiet and sys.stderr.isatty()) as bar:
-        yield bar
-
-
-def _note(quiet: bool, text: str) -> None:
-    if not quiet:
-        print(text, file=sys.stderr)

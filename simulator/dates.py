@@ -2,7 +2,19 @@
 
 import numpy as np
 
-from simulator.fields import MAX_TIME_NS, OK, OUT_OF_RANGE, UNREADABLE, Codes, Fields, Flags, IntArray, read_times
+from simulator.fields import (
+    MAX_TIME_NS,
+    MISSING,
+    OK,
+    OUT_OF_RANGE,
+    UNREADABLE,
+    Codes,
+    Fields,
+    Flags,
+    IntArray,
+    is_missing,
+    read_times,
+)
 
 _SECONDS_END = 19  # of "YYYY-MM-DD hh:mm:ss"
 _LONGEST = 64  # characters; a longer field is no date
@@ -30,6 +42,9 @@ def read_dates(fields: Fields) -> tuple[IntArray, Codes, Flags]:
     seconds = day * 86_400 + clock - offset
     in_range = (seconds >= 0) & (seconds < MAX_TIME_NS // 10**9)
     problem = np.where(good, np.where(in_range, OK, OUT_OF_RANGE), UNREADABLE).astype(np.uint8)
+    for row in np.flatnonzero(problem == UNREADABLE).tolist():
+        if length[row] < _SECONDS_END and is_missing(fields.text(row)):
+            problem[row] = MISSING
     return np.where(problem == OK, seconds * 10**9 + nanoseconds, 0), problem, aware
 
 

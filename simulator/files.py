@@ -1,22 +1,25 @@
-"""Files opened and cut into columns of text, whatever a spreadsheet, a web server or a failed download did to them."""
+"""A trace file opened: clean text in chunks, whatever a spreadsheet, a web server or a failed download did to it."""
 
-import gzip
-import json
+import codecs
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import cast
-
-import numpy as np
 
 from allocators.base import InputError
-from simulator.fields import Codes, Fields, Flags, IntArray
+from simulator.fields import Fields, Flags, IntArray
 
-CHUNK_BYTES = 4 << 20
-CHUNK_LINES = 50_000
-_COMMA, _NEWLINE, _RETURN, _QUOTE = b',\n\r"'
+CHUNK_BYTES = 1 << 19
+MAX_LINE_BYTES = 4 << 20
+"""A longer line is no row of a trace: one of a million tokens in blocks of 16 takes a third of it."""
+
+MAX_UNPACKING = 250
+"""A gzip file may unpack to so many times its size; logs reach 30, a decompression bomb 1,000."""
+
+_UNPACKING_FROM = 64 << 20  # bytes; below, any factor is harmless
+_HEAD_BYTES = 4096
 _FOREIGN = (
     (b"version https://git-lfs.github.com/", "a Git-LFS pointer, not the data: fetch it with git lfs pull"),
     (b"\xff\xfe", "UTF-16 text: save it as UTF-8"),
@@ -25,8 +28,13 @@ _FOREIGN = (
     (b"BZh", "bzip2: unpack it first"),
     (b"\xfd7zXZ", "xz: unpack it first"),
     (b"\x28\xb5\x2f\xfd", "zstd: unpack it first"),
-    (b"PAR1", "a Parquet file: convert it to CSV first"),
 )
+_PARQUET = b"PAR1"
+
+
+def ignore(count: int) -> None:
+    """Progress that nobody watches."""
+    del count
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Table:
     """Some rows of a file: a column of text for each name, all of the same length.
 
     ``misfit`` marks rows that could not be cut into columns (their fields are empty), ``misfit_reason`` says why,
-    ``line`` is the line of the file a row begins on, from 1 (None: not from a file).
+    ``line`` is the line of the file a row begins on, from 1 (None: not from lines).
     """
 
     columns: Mapping[str, Fields]
@@ -43,13 +51,59 @@ class Table:
     line: IntArray | None = None
 
 
-def load(path: str | PathLike[str]) -> bytes:
-    """The text of a file as UTF-8 without byte-order mark, unpacked if it is gzip; lines end in LF or CRLF.
+@dataclass(frozen=True)
+class Text:
+    """UTF-8 without a byte-order mark, lines ending in LF or CRLF; cut anywhere but inside a character.
 
-    Raises InputError (which does not name the file: the caller does) when there is no such text.
+    ``head`` is its first chunk, with one whole line at least that is not blank, if there are lines at all. ``chunks``
+    is all of it, the head included, and can be gone through once.
     """
+
+    head: bytes
+    chunks: Iterator[bytes]
+
+
+def open_text(path: str | PathLike[str], advance: Callable[[int], object] = ignore) -> Text:
+    """Open a text, plain or gzip. ``advance`` is told the bytes of the file as they are read.
+
+    A Parquet file comes as it is, see :func:`is_parquet`.
+
+    Raises InputError (which does not name the file: the caller does), now or while the chunks are read, when it is no
+    text of a kind that a trace can be in.
+    """
+    blocks = read_blocks(path, advance)
+    first = next(blocks, b"")
+    while 0 < len(first) < 2 and (more := next(blocks, b"")):
+        first += more
+    blocks = chain([first], blocks)
+    if first.startswith(_PARQUET):
+        return Text(first, blocks)
+    pieces = _unpacked(blocks) if first.startswith(b"\x1f\x8b") else blocks
+    head = bytearray()
+    for piece in pieces:
+        head += piece
+        if len(head) >= _HEAD_BYTES and (len(head) > MAX_LINE_BYTES or b"\n" in head.lstrip()):
+            break
+    _check_kind(bytes(head))
+    if not head.removeprefix(codecs.BOM_UTF8).strip():
+        raise InputError("is empty")
+    chunks = _clean(chain([bytes(head)], pieces), mac=b"\n" not in head)
+    beginning = next(chunks)
+    return Text(beginning, chain([beginning], chunks))
+
+
+def is_parquet(text: Text) -> bool:
+    """Whether it is no text at all but a Parquet file."""
+    return text.head.startswith(_PARQUET)
+
+
+def read_blocks(path: str | PathLike[str], advance: Callable[[int], object]) -> Iterator[bytes]:
+    """The bytes of a file, some at a time. Raises InputError when it cannot be read."""
     try:
-        data = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            while block := file.read(CHUNK_BYTES):
+                yield block
+                advance(len(block))
     except FileNotFoundError:
         raise InputError("there is no such file") from None
     except IsADirectoryError:
@@ -57,147 +111,91 @@ def load(path: str | PathLike[str]) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"cannot be read: {reason}") from None
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except EOFError:
-            raise InputError("is a gzip file that ends too early: fetch it again") from None
-        except (OSError, zlib.error) as error:
-            raise InputError(f"is a damaged gzip file ({error}): fetch it again") from None
-    _check_text(data)
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    if not data or data.isspace():
-        raise InputError("is empty")
-    # A lone CR ends lines in what old spreadsheets wrote on a Mac.
-    return data if b"\n" in data else data.replace(b"\r", b"\n")
 
 
-def _check_text(data: bytes) -> None:
-    """Raise InputError, saying what it looks like, if the content is not UTF-8 text of a kind a trace can be in."""
-    for magic, kind in _FOREIGN:
-        if data.startswith(magic):
-            raise InputError(f"is {kind}")
-    if data[:200].lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
-        raise InputError("is a web page, not a trace: the download went wrong")
-    if b"\0" in data:
-        head = data[:1000]
-        utf16 = max(head[::2].count(0), head[1::2].count(0)) > len(head) // 4
-        raise InputError("is UTF-16 text: save it as UTF-8" if utf16 else "is binary: it holds NUL bytes")
+def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """What gzip members, one behind the other, unpack to. Never more than a chunk is unpacked at a time."""
+    unpacker = zlib.decompressobj(wbits=31)
+    packed = unpacked = 0
     try:
-        if not data.isascii():
-            data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"is not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}") from None
+        for block in blocks:
+            packed += len(block)
+            while block:
+                if unpacker.eof:
+                    block = block.lstrip(b"\0")  # padding, as tapes have it
+                    if not block:
+                        break
+                    unpacker = zlib.decompressobj(wbits=31)
+                piece = unpacker.decompress(block, CHUNK_BYTES)
+                block = unpacker.unconsumed_tail or unpacker.unused_data
+                unpacked += len(piece)
+                if unpacked > max(_UNPACKING_FROM, MAX_UNPACKING * (packed - len(block))):
+                    raise InputError(
+                        f"unpacks to more than {MAX_UNPACKING} times its size: a decompression bomb, not a trace"
+                    )
+                yield piece
+        yield unpacker.flush()
+    except zlib.error as error:
+        raise InputError(f"is a damaged gzip file ({error}): fetch it again") from None
+    if not unpacker.eof:
+        raise InputError("is a gzip file that ends too early: fetch it again")
+
+
+def _check_kind(head: bytes) -> None:
+    """Raise InputError, saying what it looks like, if a file that begins so cannot be a trace."""
+    for magic, kind in _FOREIGN:
+        if head.startswith(magic):
+            raise InputError(f"is {kind}")
+    if head[:200].removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        raise InputError("is a web page, not a trace: the download went wrong")
+    sample = head[:1000]
+    if max(sample[::2].count(0), sample[1::2].count(0)) > len(sample) // 4:
+        raise InputError("is UTF-16 text: save it as UTF-8")
+
+
+def _clean(pieces: Iterator[bytes], mac: bool) -> Iterator[bytes]:
+    """The pieces as UTF-8, cut between characters. ``mac``: lines end in CR, as old spreadsheets wrote them."""
+    line, rest = 1, b""
+    begun = False
+    for piece in pieces:
+        text = rest + piece if rest else piece
+        if not begun:
+            text, begun = text.removeprefix(codecs.BOM_UTF8), True
+        if b"\0" in text:
+            line += text.count(b"\n", 0, text.index(b"\0"))
+            raise InputError(f"holds a NUL byte in line {line}: it is binary, or damaged")
+        rest = b""
+        if not text.isascii():
+            try:
+                used = codecs.utf_8_decode(text, "strict", False)[1]
+            except UnicodeDecodeError as error:
+                raise _no_utf8(text[error.start], line + text.count(b"\n", 0, error.start)) from None
+            text, rest = text[:used], text[used:]
+        line += text.count(b"\n")
+        yield text.replace(b"\r", b"\n") if mac else text
+    if rest:
+        raise _no_utf8(rest[0], line)
+
+
+def _no_utf8(byte: int, line: int) -> InputError:
+    return InputError(f"is not UTF-8 text: byte 0x{byte:02x} in line {line}")
 
 
 def first_line(text: bytes) -> tuple[str, int, int]:
-    """The first line that is not blank, the position behind it, and its number from 1."""
+    """The first line that is not blank, the position behind it, and its number from 1.
+
+    Raises InputError when it is too long for a line.
+    """
     begin = len(text) - len(text.lstrip())
     begin = text.rfind(b"\n", 0, begin) + 1
     end = text.find(b"\n", begin)
     end = len(text) if end < 0 else end
-    return text[begin:end].decode().strip(), end + 1, text.count(b"\n", 0, begin) + 1
+    number = text.count(b"\n", 0, begin) + 1
+    check_line(end - begin, number)
+    return text[begin:end].decode("utf-8", "replace").strip(), end + 1, number
 
 
-def csv_header(text: bytes) -> list[str]:
-    """The column names of a CSV text."""
-    return [name.strip().removeprefix('"').removesuffix('"').strip() for name in first_line(text)[0].split(",")]
-
-
-def csv_tables(text: bytes, names: Sequence[str]) -> Iterator[Table]:
-    """The rows of a CSV text below its header, some at a time, with the columns ``names``.
-
-    Fields may be quoted (RFC 4180), and then hold commas, newlines and doubled quotes. Blank lines are skipped; rows
-    with more or fewer fields than the header are misfits. Raises InputError on a quote that is never closed, opens
-    inside a field or closes before its end: where rows end could not be told then.
-    """
-    header = csv_header(text)
-    _, position, line = first_line(text)
-    # With quotes only a look at all of the text tells which newlines end a row.
-    step = len(text) if b'"' in text else CHUNK_BYTES
-    while position < len(text):
-        stop = position + step
-        stop = len(text) if stop >= len(text) else text.rfind(b"\n", position, stop) + 1 or text.find(b"\n", stop) + 1
-        chunk = text[position : stop or len(text)]
-        position += len(chunk)
-        line += 1
-        yield _cut(chunk, header, names, line)
-        line += chunk.count(b"\n") - 1
-
-
-def _cut(chunk: bytes, header: Sequence[str], names: Sequence[str], first: int) -> Table:
-    """The rows of a chunk of whole lines, the first of them on line ``first``."""
-    data = np.frombuffer(chunk, np.uint8)
-    lines = newline = np.flatnonzero(data == _NEWLINE)
-    comma = np.flatnonzero(data == _COMMA)
-    if b'"' in chunk:
-        quote = np.flatnonzero(data == _QUOTE)
-        _check_quotes(data, quote, lines, first)
-        # An odd number of quotes before it: inside a quoted field.
-        newline = newline[np.searchsorted(quote, newline) % 2 == 0]
-        comma = comma[np.searchsorted(quote, comma) % 2 == 0]
-    start = np.concatenate([[0], newline + 1])
-    end = np.concatenate([newline, [len(data)]])
-    end -= (end > start) & (data[end - 1] == _RETURN)
-    visible = Fields(data, start, end).stripped()
-    kept = visible.start < visible.end
-    start, end = start[kept], end[kept]
-    low, high = np.searchsorted(comma, start), np.searchsorted(comma, end)
-    misfit = high - low + 1 != len(header)
-    comma = np.append(comma, 0)
-    columns = {}
-    for name in names:
-        k = header.index(name)
-        begin = start if k == 0 else comma.take(low + k - 1, mode="clip") + 1
-        stop = end if k == len(header) - 1 else comma.take(low + k, mode="clip")
-        begin, stop = np.where(misfit, 0, begin), np.where(misfit, 0, stop)
-        quoted = (stop - begin >= 2) & (data.take(begin, mode="clip") == _QUOTE)
-        columns[name] = Fields(data, begin + quoted, stop - quoted, csv=True)
-    line = first + np.searchsorted(lines, start)
-    return Table(columns, misfit, f"not the header's {len(header)} fields", line)
-
-
-def _check_quotes(data: Codes, quote: IntArray, lines: IntArray, first: int) -> None:
-    """Raise InputError unless every quote opens at the start of a field or closes at its end, or is doubled inside."""
-    opening, closing = quote[::2], quote[1::2]
-    before = data.take(opening - 1, mode="clip")
-    astray = opening[(opening > 0) & ~np.isin(before, [_COMMA, _NEWLINE, _QUOTE])]
-    behind = data.take(closing + 1, mode="clip")
-    astray = np.append(
-        astray, closing[(closing + 1 < len(data)) & ~np.isin(behind, [_COMMA, _NEWLINE, _RETURN, _QUOTE])]
-    )
-    if len(opening) > len(closing):
-        astray = np.append(astray, opening[-1])
-    if astray.size:
-        line = first + int(np.searchsorted(lines, astray.min()))
-        raise InputError(f'line {line}: a quote (") that does not enclose a field; inside one it is written twice')
-
-
-def json_row(line: str) -> Mapping[str, object] | None:
-    """The object in a line of JSON, or None. Numbers with a point stay text, to be read exactly."""
-    try:
-        row = json.loads(line, parse_float=str, parse_constant=str)
-    except (ValueError, RecursionError):
-        return None
-    return cast(Mapping[str, object], row) if isinstance(row, dict) else None
-
-
-def json_tables(text: bytes, names: Sequence[str]) -> Iterator[Table]:
-    """The rows of JSON lines, some at a time, with the columns ``names``; blank lines are skipped.
-
-    Lines that are no JSON object are misfits. What is missing or null comes as an empty field.
-    """
-    lines = text.split(b"\n")
-    for first in range(0, len(lines), CHUNK_LINES):
-        chunk = lines[first : first + CHUNK_LINES]
-        number = [k for k, line in enumerate(chunk) if line.strip()]
-        rows = [json_row(chunk[k].decode()) for k in number]
-        columns = {name: Fields.of([_as_text((row or {}).get(name)) for row in rows]) for name in names}
-        misfit = np.array([row is None for row in rows], np.bool_)
-        yield Table(columns, misfit, "not a JSON object", np.array(number, np.int64) + first + 1)
-
-
-def _as_text(value: object) -> str:
-    """A JSON value as a field of text."""
-    return "" if value is None else value if isinstance(value, str) else str(value)
+def check_line(length: int, number: int) -> None:
+    """Raise InputError if a line, or a row, has more bytes than one of a trace can have."""
+    if length > MAX_LINE_BYTES:
+        raise InputError(f"line {number} is longer than {MAX_LINE_BYTES:,} bytes: that is no row of a trace")

@@ -1,131 +1,205 @@
 """Trace files as their publishers wrote them: a line a format in :data:`FORMATS`, recognised from the content.
 
 Every format comes down to three columns (time, prompt tokens, output tokens) and two more where a file has them
-(session, block hashes). A row that cannot be used is dropped and counted by reason; a file that cannot be used is an
-InputError of one line. Whatever the bytes in the file, nothing else is raised.
+(session, block hashes). Units are fixed by the format, never guessed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from os import PathLike
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 
-import numpy as np
-import pandas as pd
+from allocators.base import InputError
+from simulator.jsontext import Decimals, Row, Rows
+from simulator.notes import DATE, MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS
+from simulator.schema import Format, Reading
 
-from allocators.base import InputError, one_of
-from simulator.fields import Fields
-from simulator.files import Table, csv_header, csv_tables, first_line, json_row, json_tables, load
-from simulator.rows import DATE, MILLISECONDS, SECONDS, Columns, Format, Report, read_tables, short
-
-
-def _is_mooncake(row: Mapping[str, object]) -> bool:
-    # Qwen-Bailian and RAGPulse name their columns alike, but count in seconds.
-    return "chat_id" not in row and isinstance(row["timestamp"], int) and isinstance(row.get("hash_ids", []), list)
+# Mooncake, Qwen-Bailian, RAGPulse and AIPerf name their columns alike, but do not count in the same unit.
 
 
-NEUTRAL = Format(
-    "neutral", csv_tables, SECONDS, "arrival_s", "prompt_tokens", "output_tokens", "session", "block_hashes"
-)
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | Decimals) and not isinstance(value, bool)
+
+
+def _is_mooncake(row: Row) -> bool:
+    plain = _is_number(row["timestamp"]) and isinstance(row.get("hash_ids", []), list)
+    return plain and not row.keys() & {"chat_id", "session_id", "delay"}
+
+
+def _is_ragpulse(row: Row) -> bool:
+    return isinstance(row.get("hash_ids"), dict)
+
+
+def _is_aiperf(row: Row) -> bool:
+    times = [row[name] for name in ("timestamp", "created_time") if row.get(name) is not None]
+    plain = all(map(_is_number, times)) and isinstance(row.get("hash_ids") or [], list)
+    return plain and "chat_id" not in row
+
+
+def _qwen_sessions(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
+    """Every turn is a chat of its own that names the one before; the session is the first of them."""
+    del reading, told
+    root_of: dict[str, str] = {}
+    for line, row in rows:
+        if row is not None:
+            chat, parent = str(row.get("chat_id", "")), str(row.get("parent_chat_id", -1))
+            root_of[chat] = chat if parent == "-1" else root_of.get(parent, parent)
+            row = {**row, "session": root_of[chat]}
+        yield line, row
+
+
+def _aiperf_delays(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
+    """A turn with a delay in place of a time comes that long after the turn before, whose answer takes no time here."""
+    del reading
+    last: dict[str, Decimal] = {}
+    for line, row in rows:
+        if row is not None:
+            session = str(row.get("session_id", ""))
+            time = next((row[name] for name in ("timestamp", "created_time") if row.get(name) is not None), None)
+            try:
+                if time is None and session in last:
+                    last[session] += Decimal(str(row["delay"]))
+                    told["turns with a delay in place of a time, placed that long after the arrival of the last"] += 1
+                    row = {**row, "timestamp": format(last[session], "f")}
+                elif time is not None:
+                    last[session] = Decimal(str(time))
+            except (KeyError, InvalidOperation):
+                pass  # no time at all, or no number: the row is dropped for it
+        yield line, row
+
+
+def _words(text: str) -> int:
+    return len(text.split())
+
+
+_ASKS, _ANSWERS = ("human", "user"), ("gpt", "chatgpt", "assistant", "bing", "bard")
+
+
+def _conversations(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
+    """The first question of each conversation and the answer to it, as vLLM's benchmark takes them."""
+    count = reading.count_tokens or _words
+    for number, (line, row) in enumerate(rows, start=1):
+        if row is None or (pair := _first_answered(row.get("conversations"))) is None:
+            yield line, row and {}
+            continue
+        try:
+            yield line, {"prompt": str(count(pair[0])), "output": str(count(pair[1]))}
+        except Exception as error:
+            raise InputError(f"row {number} (line {line}): counting tokens failed: {error!r}") from error
+        if reading.count_tokens is None:
+            told["conversations whose tokens are words between blanks, for want of a tokenizer"] += 1
+
+
+def _first_answered(turns: object) -> tuple[str, str] | None:
+    """The texts of the first question that the next turn answers."""
+    texts = [
+        (str(turn.get("from", turn.get("role"))), turn.get("value", turn.get("content")))
+        for turn in (turns if isinstance(turns, list) else [])
+        if isinstance(turn, dict)
+    ]
+    for (asker, question), (other, answer) in pairwise(texts):
+        if asker in _ASKS and other in _ANSWERS and isinstance(question, str) and isinstance(answer, str):
+            return question, answer
+    return None
+
+
+NEUTRAL = Format("neutral", "csv", SECONDS, "arrival_s", "prompt_tokens", "output_tokens", "session", "block_hashes")
 
 FORMATS = (
     NEUTRAL,
-    Format("azure", csv_tables, DATE, "TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+    Format("azure", "csv", DATE, "TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+    Format("burstgpt", "csv", SECONDS, "Timestamp", "Request tokens", "Response tokens", session="Session ID"),
+    Format("vidur", "csv", SECONDS, "arrived_at", "num_prefill_tokens", "num_decode_tokens"),
+    Format("splitwise-sim", "csv", SECONDS, "arrival_timestamp", "prompt_size", "token_size"),
+    Format(
+        "blis",
+        "csv",
+        MICROSECONDS,
+        "arrival_time_us",
+        "input_tokens",
+        "output_tokens",
+        session="session_id",
+        status="status",
+    ),
     Format(
         "mooncake",
-        json_tables,
+        "json",
         MILLISECONDS,
         "timestamp",
         "input_length",
         "output_length",
         block_hashes="hash_ids",
         matches=_is_mooncake,
+        block_tokens=512,
     ),
+    Format(
+        "qwen-bailian",
+        "json",
+        SECONDS,
+        "timestamp",
+        "input_length",
+        "output_length",
+        session="session",
+        block_hashes="hash_ids",
+        matches=lambda row: "chat_id" in row,
+        block_tokens=16,
+        edit=_qwen_sessions,
+    ),
+    # The ids of RAGPulse are documents, not blocks.
+    Format(
+        "ragpulse",
+        "json",
+        SECONDS,
+        "timestamp",
+        "input_length",
+        "output_length",
+        session="session_id",
+        matches=_is_ragpulse,
+    ),
+    Format("llmservingsim", "json", NANOSECONDS, "arrival_time_ns", "input_toks", "output_toks"),
+    Format(
+        "aiperf",
+        "json",
+        MILLISECONDS,
+        "timestamp|created_time",
+        "input_length|input_tokens",
+        "output_length|output_tokens",
+        session="session_id",
+        block_hashes="hash_ids",
+        matches=_is_aiperf,
+        edit=_aiperf_delays,
+    ),
+    Format("sharegpt", "json", NANOSECONDS, "", "prompt", "output", edit=_conversations, signs=("conversations",)),
+    Format("vidur-lengths", "csv", SECONDS, "", "num_prefill_tokens", "num_decode_tokens"),
+    Format("lengths", "csv", SECONDS, "", "prompt_tokens", "output_tokens", "session", "block_hashes"),
 )
 """Every format; the first that matches is taken. A new one is a line here."""
 
 
-def read_file(path: str | PathLike[str], strict: bool = False, format: str | None = None) -> tuple[Columns, Report]:
-    """Read a trace file, plain or gzip, in the format it is recognised to have or the one named.
+Reader = Callable[[Iterable[str]], Iterable[Mapping[str, object]]]
+"""A reader of one's own: from the lines of a file to rows with the columns of the neutral format."""
 
-    With ``strict``, a row that would be dropped is an error. Raises InputError, one line that names the file.
+
+@dataclass(frozen=True)
+class OwnFormat:
+    """A format of a user's own: its reader, and how it is told by the first line (None: only by name)."""
+
+    name: str
+    reader: Reader
+    matches: Callable[[str], bool] | None = None
+
+
+OWN_FORMATS: dict[str, OwnFormat] = {}
+
+
+def register_reader(name: str, reader: Reader, matches: Callable[[str], bool] | None = None) -> None:
+    """Make files of one's own readable as ``format=name``, and without it where ``matches(first line)`` is true.
+
+    ``reader`` gets the lines of the text (unpacked, decoded, without line ends) and yields a mapping a request:
+    ``arrival_s``, ``prompt_tokens``, ``output_tokens``, and if there are ``session`` and ``block_hashes``. They are
+    checked, sorted and counted as those of any file. A name taken again is replaced; those of :data:`FORMATS` are not.
     """
-    if format is not None:
-        one_of("format", format, [known.name for known in FORMATS])
-    try:
-        text = load(path)
-        form, columns = _recognise(text, format)
-        return read_tables(form, form.tables(text, columns), strict)
-    except InputError as error:
-        raise InputError(f"trace file {short(str(path))}: {error}") from None
-
-
-def read_frame(frame: pd.DataFrame) -> tuple[Columns, Report]:
-    """Read a DataFrame with the columns of the neutral format, as if it had been written to a file first.
-
-    Raises InputError, without a name in front, when a column is not there and on the first row that cannot be used.
-    """
-    labels = [str(label) for label in frame.columns]
-    missing = [name for name in NEUTRAL.needed if name not in labels]
-    if missing:
-        raise InputError(_lacks(missing, labels))
-    wanted = {*NEUTRAL.needed, NEUTRAL.session, NEUTRAL.block_hashes} & set(labels)
-    _check_once(wanted, labels)
-    texts = {name: Fields.of(_cells(frame.iloc[:, labels.index(name)])) for name in wanted}
-    columns, report = read_tables(NEUTRAL, [Table(texts, np.zeros(len(frame), np.bool_), "")], strict=True)
-    return columns, replace(report, format="frame")
-
-
-def _cells(column: "pd.Series[Any]") -> list[str]:
-    """The cells of a column as they would stand in a file; a missing one is empty, a sequence is spelled out."""
-    missing = column.isna().tolist()
-    return ["" if no else _cell(value) for value, no in zip(column.tolist(), missing, strict=True)]
-
-
-def _cell(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple | np.ndarray) else str(value)
-
-
-def _recognise(text: bytes, wanted: str | None) -> tuple[Format, list[str]]:
-    """The format of a text, and which of the format's columns to read."""
-    line, _, number = first_line(text)
-    is_json = line.startswith(("{", "["))
-    known = [f for f in FORMATS if (f.tables is json_tables) == is_json and wanted in (None, f.name)]
-    first = json_row(line) if is_json else dict.fromkeys(csv_header(text), "")
-    if first is None and line.startswith("{"):
-        raise InputError(f"line {number} is not a JSON object: {short(line)}")
-    first = first or {}
-    complete = [f for f in known if set(f.needed) <= set(first) and (wanted is not None or f.matches(first))]
-    if not complete:
-        raise InputError(_unknown(line, first, known, wanted))
-    form = complete[0]
-    # JSON lines may leave out in the first row what they have in another.
-    columns = [name for name in (*form.needed, form.session, form.block_hashes) if name in first or (name and is_json)]
-    if not is_json:
-        _check_once(columns, csv_header(text))
-    return form, columns
-
-
-def _check_once(columns: Iterable[str], found: Sequence[str]) -> None:
-    """Raise InputError if one of these columns is there more than once."""
-    for name in columns:
-        if found.count(name) > 1:
-            raise InputError(f"has the column {name} more than once")
-
-
-def _unknown(line: str, first: Mapping[str, object], known: Sequence[Format], wanted: str | None) -> str:
-    """The complaint about a text that no format matches."""
-    # The format that lacks the fewest columns is most likely meant, if it has any of them or was asked for.
-    for form in sorted(known, key=lambda form: len(set(form.needed) - set(first))):
-        missing = [name for name in form.needed if name not in first]
-        if 0 < len(missing) < len(form.needed) or (missing and wanted):
-            return f"{_lacks(missing, list(first))} (taken for the format {form.name})"
-    shapes = "; ".join(f"{form.name} ({','.join(form.needed)})" for form in FORMATS)
-    kind = f"not in the format {wanted}" if wanted else "in none of the known formats"
-    return f"is {kind}: it begins with {short(line)}; known are {shapes}"
-
-
-def _lacks(missing: Sequence[str], found: Sequence[str]) -> str:
-    """The complaint about columns that are not there."""
-    plural = "s" if len(missing) > 1 else ""
-    return f"lacks the column{plural} {', '.join(missing)}; found {short(', '.join(found))}"
+    if name in {form.name for form in FORMATS}:
+        raise InputError(f"format {name!r} is there already: choose another name for your own")
+    OWN_FORMATS[name] = OwnFormat(name, reader, matches)

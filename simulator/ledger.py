@@ -82,7 +82,8 @@ class Ledger:
             wrong |= values < 0
         if wrong.any():
             row = {name: int(values[wrong.argmax()]) for name, values in rows.items()}
-            raise AssertionError(f"the ledger does not sum to the capacity {self.capacity}: {row}")
+            hint = "if the allocator is your own, allocators.check_allocator tells what it breaks"
+            raise AssertionError(f"the ledger does not sum to the capacity {self.capacity}: {row}; {hint}")
 
     def integrate(self, edges_ps: Sequence[int]) -> dict[str, list[int]]:
         """Integrals over each bin ``edges_ps[k] .. edges_ps[k + 1]``, exact: for each of INTEGRALS, an int a bin.

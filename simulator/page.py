@@ -24,7 +24,8 @@ from simulator.cells import KINDS, MOST_CELLS, Cells, across_of, cells_over_time
 from simulator.history import History
 from simulator.hues import palette
 from simulator.ledger import CATEGORIES
-from simulator.report import check_outputs, write_whole
+from simulator.output import write_whole
+from simulator.report import check_outputs
 from simulator.run import Run
 from simulator.views import COLORS
 

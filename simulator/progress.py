@@ -26,7 +26,7 @@ def progress_bar(total: int, name: str, unit: str, shown: bool | None = None) ->
     ``shown``: None for when it is watched.
     """
     disabled = not (is_watched() if shown is None else shown)
-    return tqdm(total=total, desc=name, unit=unit, delay=AFTER_S, disable=disabled, file=sys.stderr)
+    return tqdm(total=total, desc=name, unit=unit, unit_scale=unit == "B", delay=AFTER_S, disable=disabled)
 
 
 def _in_notebook() -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
-from simulator.engine import Served, Server, serve
+from simulator.engine import Requests, Served, Server, serve
 from simulator.ledger import CATEGORIES, Ledger
 from simulator.progress import progress_bar
 from simulator.run import STATUS, Run, Source
@@ -46,7 +46,7 @@ def simulate(
     progress: bool | None = None,
     **settings: Unpack[SettingsFields],
 ) -> Run:
-    """Replay a trace against an allocator whose pool is empty, exactly as ``semantics.md`` says.
+    """Replay a trace against a new allocator: an old one's free lists remember, even when all of it is free.
 
     ``settings`` are the fields of :class:`~simulator.settings.Settings`: cost, max_model_len, max_batch, ...;
     ``max_model_len`` is the allocator's when it has one and none is given. ``timeline_bins``: rows of
@@ -57,6 +57,10 @@ def simulate(
 
     Raises InputError for settings that are not allowed or do not go together.
     """
+    if not isinstance(trace, Trace):
+        raise InputError(f"trace(={trace!r}) must be a Trace, such as Trace.read(path)")
+    if isinstance(allocator, type) or not isinstance(allocator, Allocator):
+        raise InputError(f"allocator(={allocator!r}) must be an allocator, such as Paged(15_728)")
     chosen = _settings(allocator, settings)
     bins = whole("timeline_bins", timeline_bins, at_least=0)
     layout_times_ps = sorted(map(_layout_time_ps, layout_times_s))
@@ -69,9 +73,9 @@ def simulate(
 
     ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token)
     log = DecisionLog(allocator) if decisions else None
-    with progress_bar(len(rows), allocator.spec, "req", progress) as bar:
+    with progress_bar(len(rows), allocator.spec.partition(":")[0], "req", progress) as bar:
         server = Server(
-            *(allocator, chosen, ledger, arrivals_ps, prompts, outputs, rows),
+            *(allocator, chosen, ledger, Requests(arrivals_ps, prompts, outputs, rows)),
             layout_times_ps,
             log=log,
             on_progress=lambda finished: bar.update(finished - bar.n),
@@ -118,11 +122,11 @@ def _settings(allocator: Allocator, given: SettingsFields) -> Settings:
     if unknown:
         allowed = ", ".join(SettingsFields.__annotations__)
         raise InputError(f"unknown setting {sorted(unknown)[0]!r}; choose from {allowed}")
-    settings = Settings(**given)
     own = getattr(allocator, "max_model_len", None)
-    if own is not None and settings.max_model_len is None:
-        settings = Settings(**(given | {"max_model_len": own}))
-    elif own not in (None, settings.max_model_len):
+    if given.get("max_model_len") is None:
+        given = given | {"max_model_len": own}
+    settings = Settings(**given)
+    if own not in (None, settings.max_model_len):
         raise InputError(f"max_model_len(={settings.max_model_len}) must be the allocator's, which is {own}")
     _check_size(int(allocator.capacity), settings.cost)
     return settings
@@ -195,8 +199,8 @@ def _timeline(
         for name, values in whole.items()
     }
     before = [bisect_left(preemptions_ps, edge_ps) for edge_ps in edges_ps]
-    means["preemptions"] = np.diff(before)
-    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means}, dtype=np.float64)
+    means["preemptions"] = np.diff(before).astype(np.float64)
+    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
 
 
 def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> list[int]:

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import shutil
 import stat
 import sys
 import tempfile
@@ -18,6 +17,8 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from allocators.base import InputError
+from simulator.notes import spoken
+from simulator.output import write_whole
 from simulator.run import Run
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
@@ -82,7 +83,9 @@ def print_runs(runs: Sequence[Run], view: str) -> None:
 def run_tables(runs: Sequence[Run], names: Sequence[str], view: str) -> list[Table]:
     """Where the memory was, over the whole time and while somebody was refused memory; and how the requests fared."""
     parts = list(VIEWS[view])
-    whole = table("Where the memory was: % of the pool, over the whole time", "allocator", *parts)
+    window_s = runs[0].settings.window_s
+    span = "over the whole time" if window_s is None else f"from {window_s[0]:g} s to {window_s[1]:g} s"
+    whole = table(f"Where the memory was: % of the pool, {span}", "allocator", *parts)
     refused = table("The same, only while the next request was refused memory", "allocator", *parts)
     served = table(
         "How the requests fared",
@@ -133,9 +136,13 @@ def print_trace(requests: Trace, facts: Mapping[str, Any]) -> None:
     out.print(f"{requests.name}: {_requests(facts['rows'])} over {facts['duration_s']:,.1f} s")
     if report is not None:
         out.print(f"  format {report}")
+        if report.origin:
+            out.print(f"  the first arrives at {report.origin}; times are whole {spoken(report.resolution_ns)}")
+        for note in report.notes:
+            out.print(f"  note: {note}")
     if facts["rate_per_s"] is not None:
         rate, gap_cv = facts["rate_per_s"], facts["gap_cv"]
-        out.print(f"  {rate:.2f} requests/s; standard deviation / mean of the gaps {gap_cv:.2f} (Poisson: 1)")
+        out.print(f"  {rate:,.2f} requests/s; standard deviation / mean of the gaps {gap_cv:.2f} (Poisson: 1)")
     shown = table("", "tokens", "mean", "p50", "p99", "max")
     for name in ("prompt_tokens", "output_tokens"):
         figures = facts[name]
@@ -190,33 +197,6 @@ def _check_writable(name: str, path: Path) -> None:
         raise InputError(f"{name} cannot be written: {reason}") from None
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file all at once: what was there before stays until the new one is complete.
-
-    A link stays a link, a file keeps its permissions; what is no file (a device, a pipe) is written to. Raises
-    InputError when it cannot be written.
-    """
-    scratch = None
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
-            return
-        real = Path(os.path.realpath(path))
-        with tempfile.NamedTemporaryFile(dir=real.parent, prefix=".kvfrag-", delete=False) as file:
-            scratch = Path(file.name)
-            file.write(content)
-        if real.exists():
-            shutil.copymode(real, scratch)
-        else:
-            scratch.chmod(0o666 & ~_umask())
-        scratch.replace(real)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        if scratch is not None:
-            scratch.unlink(missing_ok=True)
-
-
 def write_json(target: str, content: Mapping[str, Any]) -> None:
     """Write JSON to a file, or to standard output for ``-``."""
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
@@ -224,9 +204,3 @@ def write_json(target: str, content: Mapping[str, Any]) -> None:
         sys.stdout.write(text)
     else:
         write_whole(Path(target), text.encode())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -58,6 +58,9 @@ class Layout(NamedTuple):
     iteration: int | None
     """The iteration that runs then, its writes included, from 0; None in a gap and behind the end."""
     allocations: tuple[Allocation, ...]
+    used_slots: int = 0
+    """Token states, and below the slots held, as the ledger has them in that iteration."""
+    held_slots: int = 0
 
     @property
     def time_s(self) -> float:
@@ -264,11 +267,6 @@ def _ratio(amount: int, time_ps: int) -> float | None:
     return amount / time_ps if time_ps else None
 
 
-def _layout(time_ps: int, iteration: int | None, allocations: list[list[Any]]) -> Layout:
-    return Layout(
-        time_ps,
-        iteration,
-        tuple(
-            Allocation(request, tuple(Extent(*e) for e in extents), *rest) for request, extents, *rest in allocations
-        ),
-    )
+def _layout(time_ps: int, iteration: int | None, allocations: list[list[Any]], used: int, held: int) -> Layout:
+    own = (Allocation(request, tuple(Extent(*e) for e in extents), *rest) for request, extents, *rest in allocations)
+    return Layout(time_ps, iteration, tuple(own), used, held)

@@ -41,6 +41,8 @@ class Settings:
     in between."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.cost, StepCost):
+            raise InputError(f"cost(={self.cost!r}) must be a StepCost, such as StepCost(base='25ms')")
         for name in ("max_model_len", "max_batch", "max_batch_tokens"):
             value = getattr(self, name)
             if value is not None:

@@ -1,22 +1,39 @@
 """A trace: which requests come when, and how long they are."""
 
 import hashlib
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from allocators.base import InputError
+from simulator.catalogue import find_file
+from simulator.columns import hash_column, seconds_ns, whole_column
 from simulator.fields import MAX_TIME_NS, MAX_TOKENS, Flags, IntArray
-from simulator.formats import read_file, read_frame
-from simulator.rows import Columns, ObjectArray, Report, objects, short
-from simulator.workload import Workload, parse_workload, profiles
+from simulator.files import ignore
+from simulator.formats import Reader
+from simulator.profile import profiles
+from simulator.reading import read_file, read_frame
+from simulator.schema import Columns, ObjectArray, Reading, Report, objects, short
+from simulator.workload import Workload, WorkloadOptions, is_profile_file, parse_workload, split_workload
+
+_GAPS_AT_ONCE = 1 << 20
+
+
+class ReadOptions(TypedDict, total=False):
+    """The options of :meth:`Trace.read` that :func:`open_trace` hands on."""
+
+    format: str | Reader | None
+    rate: float | None
+    count_tokens: Callable[[str], int] | None
+    advance: Callable[[int], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +61,27 @@ class Trace:
                 column.setflags(write=False)
 
     @classmethod
-    def read(cls, path: str | PathLike[str], strict: bool = False, format: str | None = None) -> "Trace":
-        """Read a trace file, plain or gzip, of any format in :data:`simulator.formats.FORMATS`.
+    def read(
+        cls,
+        path: str | PathLike[str],
+        strict: bool = False,
+        format: str | Reader | None = None,
+        *,
+        rate: float | None = None,
+        seed: int = 0,
+        count_tokens: Callable[[str], int] | None = None,
+        advance: Callable[[int], object] = ignore,
+    ) -> "Trace":
+        """Read a trace file, plain or gzip, of any format in :data:`simulator.formats.FORMATS`, or Parquet.
 
-        The format is recognised from the content unless named. Rows that cannot be used are dropped and counted in
-        ``report``; with ``strict``, the first one is an error. Raises InputError, one line that names the file.
+        The format is recognised from the content unless named; see :func:`simulator.register_reader` for one's own.
+        Rows that cannot be used are dropped and counted in ``report``; with ``strict``, the first one is an error. A
+        file of lengths only gets Poisson arrivals of ``rate`` requests a second and ``seed``; one of texts is counted
+        by ``count_tokens``, else in words. ``advance`` is told the bytes of the file as they are read. Raises
+        InputError, one line that names the file.
         """
-        columns, report = read_file(path, strict, format)
+        reading = Reading(strict, rate, seed, count_tokens=count_tokens, advance=advance)
+        columns, report = read_file(path, format, reading)
         return cls._from(columns, Path(path).name, report)
 
     @classmethod
@@ -60,11 +91,10 @@ class Trace:
         rate: float | None = None,
         duration_s: float | None = None,
         seed: int = 0,
-        requests: int | None = None,
-        max_total: int | None = None,
+        **options: Unpack[WorkloadOptions],
     ) -> "Trace":
         """Draw a synthetic trace from a measured length profile; the arguments are those of :class:`Workload`."""
-        return cls.of_workload(Workload(name, rate, duration_s, requests, seed, max_total))
+        return cls.of_workload(Workload(name, rate, duration_s, seed=seed, **options))
 
     @classmethod
     def of_workload(cls, workload: Workload) -> "Trace":
@@ -100,15 +130,15 @@ class Trace:
 
         Raises InputError on columns that are empty, of different lengths, or hold anything else.
         """
-        arrival = _whole_column(f"arrival_ns of {name}", arrival_ns, 0, MAX_TIME_NS)
-        prompt = _whole_column(f"prompt_tokens of {name}", prompt_tokens, 1, MAX_TOKENS)
-        output = _whole_column(f"output_tokens of {name}", output_tokens, 1, MAX_TOKENS)
+        arrival = whole_column(f"arrival_ns of {name}", arrival_ns, 0, MAX_TIME_NS)
+        prompt = whole_column(f"prompt_tokens of {name}", prompt_tokens, 1, MAX_TOKENS)
+        output = whole_column(f"output_tokens of {name}", output_tokens, 1, MAX_TOKENS)
         columns = Columns(
             arrival,
             prompt,
             output,
             None if session is None else objects("" if key is None else str(key) for key in session),
-            None if block_hashes is None else _hash_column(name, block_hashes),
+            None if block_hashes is None else hash_column(name, block_hashes),
         )
         lengths = {len(column) for column in vars(columns).values() if column is not None}
         if len(lengths) > 1:
@@ -118,11 +148,12 @@ class Trace:
     @classmethod
     def _from(cls, columns: Columns, name: str, report: Report | None = None) -> "Trace":
         """Sort valid columns by (arrival, row) and make the first arrival 0."""
-        rows = columns.take(np.argsort(columns.time_ns, kind="stable"))
-        arrival_ns = rows.time_ns - rows.time_ns[0]
+        if (columns.time_ns[1:] < columns.time_ns[:-1]).any():
+            columns = columns.take(np.argsort(columns.time_ns, kind="stable"))
+        arrival_ns = columns.time_ns - columns.time_ns[0]
         # A column with nothing in it is none.
-        session, hashes = (e if e is not None and any(e) else None for e in (rows.session, rows.block_hashes))
-        return cls(name, arrival_ns, rows.prompt_tokens, rows.output_tokens, session, hashes, report)
+        session, hashes = (e if e is not None and any(e) else None for e in (columns.session, columns.block_hashes))
+        return cls(name, arrival_ns, columns.prompt_tokens, columns.output_tokens, session, hashes, report)
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
@@ -135,6 +166,41 @@ class Trace:
         columns = every.take(rows)
         if not len(columns.time_ns):
             raise InputError(f"no request of {self.name} is among the rows {rows}")
+        return self._from(columns, self.name)
+
+    def between(self, start_s: float | str, end_s: float | str) -> "Trace":
+        """The requests with start <= arrival < end, in seconds from the first arrival, as a trace that begins at 0."""
+        start, end = (seconds_ns(name, value) for name, value in (("start", start_s), ("end", end_s)))
+        if start >= end:
+            raise InputError(f"start(={start_s}) must be before end(={end_s}), in seconds")
+        first, last = np.searchsorted(self.arrival_ns, [start, end]).tolist()
+        if first == last:
+            raise InputError(
+                f"no request of {self.name} arrives from {start_s} to {end_s} s; it lasts {self.duration_s} s"
+            )
+        return self[first:last]
+
+    def scaled(self, rate: float = 1.0, lengths: float = 1.0) -> "Trace":
+        """The same requests ``rate`` times as often, and ``lengths`` times as long (to whole tokens, at least 1).
+
+        The ratios of gaps stay, and so does their deviation / mean. Block hashes go where lengths change: they would
+        no longer be those of the prompts.
+        """
+        for name, factor in (("rate", rate), ("lengths", lengths)):
+            if not 0 < factor < math.inf:
+                raise InputError(f"{name}(={factor:g}) must be a finite factor > 0")
+        span = self.duration_s / rate
+        if span > MAX_TIME_NS / 1e9:
+            raise InputError(f"rate(={rate:g}) must be larger: arrivals would go beyond {MAX_TIME_NS / 1e9:g} s")
+        # Extended precision, where the machine has it: an int64 has more digits than a float.
+        arrival = np.rint(self.arrival_ns / np.longdouble(rate)).astype(np.int64)
+        columns = Columns(arrival, self.prompt_tokens, self.output_tokens, self.session, self.block_hashes)
+        if lengths != 1:
+            tokens = [np.maximum(np.rint(t * lengths), 1) for t in (self.prompt_tokens, self.output_tokens)]
+            if max(t.max() for t in tokens) > MAX_TOKENS:
+                raise InputError(f"lengths(={lengths:g}) must be smaller: {MAX_TOKENS:,} tokens are the most")
+            prompt, output = (t.astype(np.int64) for t in tokens)
+            columns = Columns(arrival, prompt, output, self.session)
         return self._from(columns, self.name)
 
     @property
@@ -153,8 +219,17 @@ class Trace:
             digest.update(np.ascontiguousarray(column, "<i8").data)
         return digest.hexdigest()
 
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the trace in the neutral format, exactly: ``.csv``, ``.csv.gz`` or ``.parquet``, by the name's end.
+
+        Raises InputError when it cannot be written. What was there before stays until the new file is complete.
+        """
+        from simulator.export import write_trace
+
+        write_trace(self, Path(path))
+
     def to_frame(self) -> pd.DataFrame:
-        """The trace as a DataFrame in the neutral format; ``to_csv(path, index=False)`` makes it a file.
+        """The trace as a DataFrame in the neutral format.
 
         ``arrival_s`` (float) is exact to the nanosecond up to 97 days. ``session`` and ``block_hashes`` (lists of
         numbers) are there where the trace has them.
@@ -180,16 +255,23 @@ def describe(trace: Trace) -> dict[str, Any]:
     deviation / mean of the rows - 1 gaps between arrivals, of these gaps themselves (divided by their number, not one
     less). Both are None where all arrive at once. p50 and p99: on the straight line between neighbours in rank.
     """
-    gaps = np.diff(trace.arrival_ns)
-    spread = bool(gaps.any())
+    spread = bool(trace.arrival_ns[-1])
     return {
         "rows": len(trace),
         "duration_s": trace.duration_s,
         "rate_per_s": len(trace) / trace.duration_s if spread else None,
-        "gap_cv": float(gaps.std() / gaps.mean()) if spread else None,
+        "gap_cv": _gap_cv(trace.arrival_ns) if spread else None,
         "prompt_tokens": _distribution(trace.prompt_tokens),
         "output_tokens": _distribution(trace.output_tokens),
     }
+
+
+def _gap_cv(arrival_ns: IntArray) -> float:
+    """Standard deviation / mean of the gaps, a chunk of them at a time."""
+    gaps = len(arrival_ns) - 1
+    mean = int(arrival_ns[-1]) / gaps
+    chunks = (arrival_ns[first : first + _GAPS_AT_ONCE + 1] for first in range(0, gaps, _GAPS_AT_ONCE))
+    return math.sqrt(sum(float(((np.diff(chunk) - mean) ** 2).sum()) for chunk in chunks) / gaps) / mean
 
 
 def _distribution(tokens: IntArray) -> dict[str, float]:
@@ -197,43 +279,20 @@ def _distribution(tokens: IntArray) -> dict[str, float]:
     return {"mean": float(tokens.mean()), "p50": p50, "p99": p99, "max": int(tokens.max())}
 
 
-def open_trace(text: str, strict: bool = False) -> Trace:
-    """The trace that a command line names: an existing file, or else a workload, ``sharegpt:rate=4,duration=900``.
+def open_trace(text: str, strict: bool = False, **options: Unpack[ReadOptions]) -> Trace:
+    """The trace that a command line names.
 
-    Raises InputError, one line, when it is neither, or not a good one.
+    That is a file; a public trace that was downloaded, ``azure-2023-conv``; or a workload,
+    ``sharegpt:rate=4,duration=900``, whose lengths may also come from a file (a profile, a trace) or a public trace.
+    ``options`` are those of :meth:`Trace.read`. Raises InputError, one line, when it is none of these, or no good one.
     """
-    try:
-        is_file = Path(text).exists()
-    except (OSError, ValueError):  # too long for a name, or with a character none can have
-        is_file = False
-    if is_file and text:
-        return Trace.read(text, strict)
-    if text.partition(":")[0].strip() in profiles():
-        return Trace.of_workload(parse_workload(text))
-    raise InputError(f"{short(text)} is neither a file nor a workload; workloads are {', '.join(profiles())}")
-
-
-def _hash_column(name: str, block_hashes: Iterable[Iterable[int]]) -> ObjectArray:
-    """Block hashes as tuples of int, or an InputError that names the first row that holds anything else."""
-    column = objects(tuple(hashes) for hashes in block_hashes)
-    for row, hashes in enumerate(column.tolist()):
-        if not all(isinstance(value, int | np.integer) and 0 <= value < 2**64 for value in hashes):
-            wrong = short(str(hashes))
-            raise InputError(f"block_hashes of {name}: row {row + 1} (={wrong}) must hold whole numbers, 0 to 2^64 - 1")
-        column[row] = tuple(map(int, hashes))
-    return column
-
-
-def _whole_column(name: str, values: ArrayLike, least: int, most: int) -> IntArray:
-    """A one-dimensional column of whole numbers as int64, or an InputError that names the first bad value."""
-    column = np.asarray(values)
-    if column.ndim != 1 or not len(column):
-        raise InputError(f"{name} must be a column of at least one number; its shape is {column.shape}")
-    if column.dtype.kind not in "iu":
-        raise InputError(f"{name} must hold whole numbers; it holds {column.dtype} (first value {column[0]!r})")
-    bad = np.flatnonzero((column < least) | (column > most))
-    if bad.size:
-        raise InputError(
-            f"{name}: row {bad[0] + 1} (={column[bad[0]]}) must be a whole number from {least} to {most:,}"
-        )
-    return column.astype(np.int64)
+    path = find_file(text)
+    if path is not None and not is_profile_file(path):
+        return Trace.read(path, strict, **options)
+    name = split_workload(text)[0]
+    if path is None and name not in profiles() and find_file(name) is None:
+        known = f"workloads are {', '.join(profiles())}"
+        raise InputError(f"{short(text)} is neither a file nor a workload; {known}")
+    if given := [option for option, value in options.items() if value is not None and option != "advance"]:
+        raise InputError(f"{' and '.join(given)} is for a file of requests, and {short(text)} is a workload")
+    return Trace.of_workload(parse_workload(text) if path is None else Workload(text))

@@ -1,80 +1,54 @@
-"""Synthetic traces: lengths as measured on real traces, arrivals as random as a Poisson process makes them.
+"""Synthetic traces: lengths as measured on real traces, arrivals as random as one asks for.
 
-A length profile keeps no requests, only quantiles: 24 equally likely cells in order of prompt length, each with
-quantiles of prompt and output tokens. Lengths are drawn by picking a cell and reading both off its quantiles.
+The lengths come from a profile, by name or from a file of one's own, or from the requests of a file.
 """
 
-import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from numbers import Real
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypedDict
 
-import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from allocators.base import InputError, whole
 from allocators.spec import parse_spec
-from simulator.fields import MAX_TIME_NS, IntArray
+from simulator.arrivals import arrivals_of, positive
+from simulator.catalogue import find_file
+from simulator.fields import MAX_ROWS, IntArray
+from simulator.files import open_text
+from simulator.lengths import Sample, draw_lengths
+from simulator.profile import Profile, is_profile, parse_profiles, profiles
+from simulator.reading import read_file
+from simulator.schema import Reading, short
+
+
+class WorkloadOptions(TypedDict, total=False):
+    """The less frequent arguments of :class:`Workload`."""
+
+    requests: int | None
+    max_total: int | None
+    cv: float | None
+    on_s: float | None
+    off_s: float | None
+
 
 DEFAULT_DURATION_S = 900.0
-MAX_REQUESTS = 100_000_000
-_CHUNK = 1 << 16
-
-
-@dataclass(frozen=True)
-class Profile:
-    """The lengths of one real workload.
-
-    ``prompt`` and ``output``: the logarithm of tokens, a row for each cell, a column for each of ``probabilities``.
-    ``mean_prompt`` and ``mean_output``: of the real requests, in tokens. ``max_total_tokens``: no real request has more
-    prompt + output tokens (None: no limit). ``rate``: real requests a second (None: their times are not known).
-    """
-
-    name: str
-    description: str
-    probabilities: NDArray[np.float64]
-    prompt: NDArray[np.float64]
-    output: NDArray[np.float64]
-    mean_prompt: float
-    mean_output: float
-    max_total_tokens: int | None
-    rate: float | None
-
-
-@cache
-def profiles() -> Mapping[str, Profile]:
-    """The length profiles that come with the package, by name."""
-    text = files("simulator").joinpath("profiles/length_profiles.json").read_text(encoding="utf-8")
-    data = json.loads(text)
-    probabilities = np.array(data["probabilities"])
-    return {
-        name: Profile(
-            name,
-            profile["description"],
-            probabilities,
-            np.log([cell["prompt"] for cell in profile["cells"]]),
-            np.log([cell["output"] for cell in profile["cells"]]),
-            profile["mean_prompt"],
-            profile["mean_output"],
-            profile.get("max_total_tokens"),
-            profile["arrival_rate_per_s"],
-        )
-        for name, profile in data["profiles"].items()
-    }
+MAX_REQUESTS = MAX_ROWS
+_LEAST_CV, _MOST_CV = 0.01, 100.0
+_LEAST_PHASES = 1e-3  # of a mean gap; phases shorter than that average out, and there would be millions of them
 
 
 @dataclass(frozen=True)
 class Workload:
     """A synthetic trace to be drawn.
 
-    ``profile``: whose lengths. ``rate``: requests a second; None takes the profile's own, if it has one. Arrivals fill
-    ``duration_s`` seconds, or there are so many ``requests`` (neither given: 900 s). ``max_total``: no request has more
-    prompt + output tokens; None takes the profile's own limit. Raises InputError on a value that is not allowed.
+    ``profile``: whose lengths; the name of a profile, or a file, which may be a profile of one's own or a trace.
+    ``rate``: requests a second; None takes the profile's own, if it has one. Arrivals fill ``duration_s`` seconds, or
+    there are so many ``requests`` (neither given: 900 s). ``max_total``: no request has more prompt + output tokens;
+    None takes the profile's own limit. Arrivals are a Poisson process; with ``cv`` gaps have that standard deviation /
+    mean (gamma); with ``on_s`` and ``off_s`` arrivals come in phases that long, that far apart (means, in seconds).
+    Raises InputError on a value that is not allowed.
     """
 
     profile: str
@@ -83,37 +57,64 @@ class Workload:
     requests: int | None = None
     seed: int = 0
     max_total: int | None = None
+    cv: float | None = None
+    on_s: float | None = None
+    off_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.profile not in profiles():
-            raise InputError(f"unknown workload {self.profile!r}; choose from {', '.join(profiles())}")
-        if self.rate is None and self._own.rate is None:
+        own_rate = self._source.rate
+        if self.rate is None and own_rate is None:
             raise InputError(f"workload {self.profile} has no rate of its own: give one, as in {self.profile}:rate=4")
         if self.requests is not None and self.duration_s is not None:
             raise InputError(f"workload {self.profile} takes duration or requests, not both")
-        _positive("rate", self.rate_per_s)
-        _positive("duration", self.seconds)
+        positive("rate", self.rate_per_s)
+        positive("duration", self.seconds)
         whole("seed", self.seed, at_least=0)
+        self._check_arrivals()
         expected = self.rate_per_s * self.seconds if self.requests is None else whole("requests", self.requests)
         if expected > MAX_REQUESTS:
             raise InputError(f"workload {self} asks for {expected:,.10g} requests; {MAX_REQUESTS:,} is the most")
         if self.max_total is not None:
             whole("max_total", self.max_total, at_least=2)
 
+    def _check_arrivals(self) -> None:
+        if self.cv is not None:
+            positive("cv", self.cv)
+            if not _LEAST_CV <= self.cv <= _MOST_CV:
+                raise InputError(f"cv(={self.cv:g}) must be {_LEAST_CV:g} to {_MOST_CV:g}")
+            if self.on_s is not None or self.off_s is not None:
+                raise InputError(f"workload {self.profile} takes cv, or on and off, not both")
+        if (self.on_s is None) != (self.off_s is None):
+            raise InputError(f"workload {self.profile} takes on and off together, as in {self.profile}:on=5,off=20")
+        if self.on_s is not None and self.off_s is not None:
+            positive("on", self.on_s)
+            positive("off", self.off_s)
+            if (self.on_s + self.off_s) * self.rate_per_s < _LEAST_PHASES:
+                raise InputError(f"on + off(={self.on_s + self.off_s:g} s) must be >= {_LEAST_PHASES:g} / rate")
+
     def __str__(self) -> str:
-        """The workload in the command line's mini-language, defaults filled in."""
-        length = f"duration={_plain(self.seconds)}" if self.requests is None else f"requests={self.requests}"
-        limit = "" if self.max_total is None else f",max_total={self.max_total}"
-        return f"{self.profile}:rate={_plain(self.rate_per_s)},{length},seed={self.seed}{limit}"
+        """The workload in the command line's mini-language, defaults filled in; of a file only its name."""
+        shown = {
+            "rate": self.rate_per_s,
+            "duration": self.seconds if self.requests is None else None,
+            "requests": self.requests,
+            "seed": self.seed,
+            "max_total": self.max_total,
+            "cv": self.cv,
+            "on": self.on_s,
+            "off": self.off_s,
+        }
+        options = (f"{key}={_plain(value)}" for key, value in shown.items() if value is not None)
+        return f"{Path(self.profile).name}:{','.join(options)}"
 
     @property
-    def _own(self) -> Profile:
-        return profiles()[self.profile]
+    def _source(self) -> Profile | Sample:
+        return profiles().get(self.profile) or _of_file(self.profile)
 
     @property
     def rate_per_s(self) -> float:
         """Requests a second: ``rate``, or else the profile's."""
-        return self.rate if self.rate is not None else self._own.rate or math.nan
+        return self.rate if self.rate is not None else self._source.rate or math.nan
 
     @property
     def seconds(self) -> float:
@@ -127,104 +128,91 @@ class Workload:
         another rate changes no length, and a longer trace begins with the shorter one.
         """
         arrivals, lengths = generator.spawn(2)
-        arrival_ns = poisson_arrivals(self.rate_per_s, self.requests, self.seconds, arrivals)
+        process = arrivals_of(self.rate_per_s, self.cv, self.on_s, self.off_s)
+        arrival_ns = process(self.requests, self.seconds, arrivals)
         if not len(arrival_ns):
             raise InputError(
                 f"workload {self} has no request: no arrival in {self.seconds:g} s; raise rate or duration"
             )
-        limit = self.max_total if self.max_total is not None else self._own.max_total_tokens
-        prompt, output = draw_lengths(self._own, len(arrival_ns), limit, lengths)
+        source = self._source
+        limit = self.max_total if self.max_total is not None else source.max_total_tokens
+        prompt, output = draw_lengths(source, len(arrival_ns), limit, lengths)
         return arrival_ns, prompt, output
 
 
-def poisson_arrivals(rate: float, requests: int | None, seconds: float, generator: Generator) -> IntArray:
-    """Arrivals of a Poisson process in whole nanoseconds: so many ``requests``, or (None) all before ``seconds``.
-
-    Raises InputError when they lie too far apart for nanoseconds to be counted.
-    """
-    parts: list[IntArray] = []
-    count, now = 0, 0.0
-    while now < seconds if requests is None else count < requests:
-        times = now + np.cumsum(generator.standard_exponential(_CHUNK)) / rate
-        now = float(times[-1])
-        times = times[times < seconds] if requests is None else times[: requests - count]
-        count += len(times)
-        if count and times[-1:].max(initial=0) >= MAX_TIME_NS / 1e9:
-            raise InputError(f"rate(={rate:g}) must be higher: arrivals go beyond {MAX_TIME_NS / 1e9:g} s")
-        parts.append(np.rint(times * 1e9).astype(np.int64))
-    return np.concatenate(parts)
+def _of_file(name: str) -> Profile | Sample:
+    """The lengths of a file: a profile, or any trace. Raises InputError where there is none, or no good one."""
+    path = find_file(name)
+    if path is None:
+        raise InputError(f"unknown workload {short(name)}; choose from {', '.join(profiles())}, or a file")
+    seen = Path(path).stat()
+    return _read_lengths(path, seen.st_mtime_ns, seen.st_size)
 
 
-def draw_lengths(profile: Profile, count: int, limit: int | None, generator: Generator) -> tuple[IntArray, IntArray]:
-    """Prompt and output tokens of ``count`` requests, prompt + output at most ``limit`` (None: any).
-
-    A pair beyond the limit is drawn again. The profile's own limit held for the real requests too, so every cell keeps
-    its share: the pair is drawn from the same cell (from any, the mean prompt of sharegpt would fall by 4 %, not 1 %).
-    A tighter limit selects among the profile's requests, so the cell is drawn again as well.
-
-    Raises InputError when the limit leaves next to no pairs.
-    """
-    selects = limit is not None and limit < (profile.max_total_tokens or math.inf)
-    most = math.inf if limit is None else limit
-    parts: list[NDArray[np.int64]] = []
-    for _ in range(0, count, _CHUNK):
-        # Always whole chunks: a longer trace then begins with the shorter one.
-        pairs = np.zeros((2, _CHUNK), np.int64)
-        cells = np.zeros(_CHUNK, np.int64)
-        again = np.arange(_CHUNK)
-        while again.size:
-            if selects or again.size == _CHUNK:
-                cells[again] = generator.integers(len(profile.prompt), size=again.size)
-            for row, logarithms in enumerate((profile.prompt, profile.output)):
-                points = generator.random(again.size)
-                pairs[row, again] = _between(profile.probabilities, logarithms, cells[again], points)
-            tried = again.size
-            again = again[pairs[:, again].sum(axis=0) > most]
-            if tried == _CHUNK and again.size > 0.99 * _CHUNK:
-                raise InputError(f"max_total(={limit}) must be larger: under 1 % of the pairs of {profile.name} fit")
-        parts.append(pairs)
-    prompt, output = np.concatenate(parts, axis=1)[:, :count]
-    return prompt, output
+@lru_cache(maxsize=4)
+def _read_lengths(name: str, modified_ns: int, size: int) -> Profile | Sample:
+    # The time and the size are there for the cache: a file that changed is read again.
+    del modified_ns, size
+    if is_profile_file(name):
+        try:
+            found = parse_profiles(Path(name).read_bytes())
+            if len(found) != 1:
+                raise InputError(f"must hold one profile; it holds {len(found)}: {', '.join(found) or 'none'}")
+        except InputError as error:
+            raise InputError(f"profile {short(name)}: {error}") from None
+        return next(iter(found.values()))
+    columns, report = read_file(name, None, Reading(lengths_only=True))
+    span_s = int(columns.time_ns.max() - columns.time_ns.min()) / 1e9
+    return Sample(
+        Path(name).name, columns.prompt_tokens, columns.output_tokens, report.kept / span_s if span_s else None
+    )
 
 
-def _between(
-    probabilities: NDArray[np.float64], logarithms: NDArray[np.float64], cells: IntArray, points: NDArray[np.float64]
-) -> IntArray:
-    """Tokens at ``points`` (0 to 1) of the distributions of ``cells``: geometric between quantiles, whole, >= 1."""
-    left = np.searchsorted(probabilities, points, side="right") - 1
-    part = (points - probabilities[left]) / (probabilities[left + 1] - probabilities[left])
-    low, high = logarithms[cells, left], logarithms[cells, left + 1]
-    return np.maximum(np.rint(np.exp(low + part * (high - low))), 1).astype(np.int64)
+def is_profile_file(name: str) -> bool:
+    """Whether a file that can be read is a length profile. What can be read only once, a pipe, is none."""
+    try:
+        return Path(name).is_file() and is_profile(open_text(name).head)
+    except InputError:
+        return False
 
 
-_OPTIONS = {"rate": "rate", "duration": "duration_s", "requests": "requests", "seed": "seed", "max_total": "max_total"}
+_NUMBERS = {"rate": "rate", "duration": "duration_s", "cv": "cv", "on": "on_s", "off": "off_s"}
+_WHOLE = {"requests": "requests", "seed": "seed", "max_total": "max_total"}
+_OPTIONS = ("rate", "duration", "requests", "seed", "max_total", "cv", "on", "off")
+
+
+def split_workload(text: str) -> tuple[str, str]:
+    """The name and the options of a text in the command line's mini-language. The name of a file may hold colons."""
+    name, colon, options = text.partition(":")
+    if name.strip() in profiles() or not colon:
+        return name.strip(), options
+    name, _, options = text.rpartition(":")
+    return name, options
 
 
 def parse_workload(text: str) -> Workload:
     """The workload of a text in the command line's mini-language: ``sharegpt:rate=4,duration=900,seed=0``.
 
-    Options are rate (requests a second), duration (seconds), requests, seed, max_total (tokens). Raises InputError for
-    a name, an option or a value that is not allowed.
+    Options are rate (requests a second), duration (seconds), requests, seed, max_total (tokens), cv, on and off
+    (seconds). Raises InputError for a name, an option or a value that is not allowed.
     """
-    name, options = parse_spec(text)
+    name, options = split_workload(text)
+    _, given = parse_spec(f"{Path(name).name.rpartition(':')[2]}:{options}")
     values: dict[str, Any] = {}
-    for key, value in options.items():
+    for key, value in given.items():
         if key not in _OPTIONS:
             raise InputError(f"unknown option {key!r} of workload {name}; choose from {', '.join(_OPTIONS)}")
         try:
-            values[_OPTIONS[key]] = float(value) if key in ("rate", "duration") else int(value)
+            if key in _NUMBERS:
+                values[_NUMBERS[key]] = float(value)
+            else:
+                values[_WHOLE[key]] = int(value)
         except ValueError:
-            kind = "number" if key in ("rate", "duration") else "whole number"
+            kind = "number" if key in _NUMBERS else "whole number"
             raise InputError(f"{key}(={value!r}) of workload {name} must be a {kind}") from None
     return Workload(name, **values)
 
 
 def _plain(value: float) -> str:
     """A number as short as it can be written without changing it."""
-    return str(float(value)).removesuffix(".0")
-
-
-def _positive(name: str, value: object) -> None:
-    """Raise InputError unless the value is a finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise InputError(f"{name}(={value!r}) must be a finite number > 0")
+    return str(value) if isinstance(value, int) else str(float(value)).removesuffix(".0")

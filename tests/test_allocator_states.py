@@ -17,13 +17,16 @@ from hypothesis.stateful import (
 
 from allocators import Allocator, Buddy, Contiguous, Extent, MisuseError, Paged
 
-TOKENS = st.integers(1, 24)
+TOKENS = st.integers(1, 6)
+REQUESTS = st.integers(1, 12).flatmap(lambda count: st.lists(st.tuples(TOKENS, TOKENS), min_size=count, max_size=count))
 
 
 class Model:
     """A pool slot by slot. ``find`` looks for the run of a new request; everything is searched for anew."""
 
     make: Callable[[], Allocator]
+    reserve: str
+    limit: int
     tail = 0
 
     def __init__(self, capacity: int) -> None:
@@ -35,14 +38,14 @@ class Model:
         self.owner[extent.start : extent.end] = [request_id] * extent.slots
         self.held.setdefault(request_id, []).append(extent)
 
-    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:  # noqa: ARG002
+    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:
         found = self.find(self.asked(prompt_tokens, output_tokens))
         if found is None:
             return 0
         self.take(request_id, found)
         return found.slots
 
-    def grow(self, request_id: int) -> bool:  # noqa: ARG002
+    def grow(self, request_id: int) -> bool:
         return False
 
     def release(self, request_id: int) -> int:
@@ -60,8 +63,9 @@ class Model:
             "oracle": prompt_tokens + output_tokens - 1,
         }[self.reserve]
 
-    reserve: str
-    limit: int
+    def in_the_end(self, prompt_tokens: int, output_tokens: int) -> int:
+        """The slots that a request needs at its longest."""
+        return self.asked(prompt_tokens, output_tokens)
 
     def find(self, asked: int) -> Extent | None:
         raise NotImplementedError
@@ -152,10 +156,13 @@ class PagedModel(Model):
         self.tail = capacity % block_size
         self.make = lambda: Paged(capacity, block_size, percent / 100)
 
-    def asked(self, prompt_tokens: int, output_tokens: int) -> int:  # noqa: ARG002
+    def asked(self, prompt_tokens: int, output_tokens: int) -> int:
         return prompt_tokens
 
-    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:  # noqa: ARG002
+    def in_the_end(self, prompt_tokens: int, output_tokens: int) -> int:
+        return prompt_tokens + output_tokens - 1
+
+    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:
         blocks = (prompt_tokens + self.block_size - 1) // self.block_size
         if len(self.queue) - blocks < (0 if alone else self.watermark):
             return 0
@@ -178,55 +185,60 @@ class PagedModel(Model):
 
 RESERVE = st.sampled_from(["max", "pow2", "oracle"])
 MODELS: dict[str, st.SearchStrategy[Model]] = {
-    "contiguous": st.builds(
-        ContiguousModel,
-        capacity=st.integers(20, 80),
-        reserve=RESERVE,
-        limit=st.integers(5, 20),
-        fit=st.sampled_from(["first", "best", "worst", "next"]),
-    ),
-    "buddy": st.builds(
+    "paged": st.builds(
+        PagedModel, capacity=st.integers(8, 80), block_size=st.integers(1, 8), percent=st.integers(0, 60)
+    )
+}
+for fit in ("first", "best", "worst", "next"):
+    MODELS[f"contiguous {fit}"] = st.builds(
+        ContiguousModel, capacity=st.integers(30, 70), reserve=RESERVE, limit=st.integers(3, 9), fit=st.just(fit)
+    )
+for split in ("smallest", "largest"):
+    MODELS[f"buddy {split}"] = st.builds(
         BuddyModel,
         capacity=st.integers(48, 120),
         reserve=RESERVE,
-        limit=st.integers(5, 16),
-        split=st.sampled_from(["smallest", "largest"]),
-        min_block=st.sampled_from([2, 3, 4, 5]),
+        limit=st.integers(3, 9),
+        split=st.just(split),
+        min_block=st.integers(2, 5),
         doublings=st.integers(3, 6),
-    ),
-    "paged": st.builds(
-        PagedModel, capacity=st.integers(8, 80), block_size=st.integers(1, 8), percent=st.integers(0, 60)
-    ),
-}
+    )
 
 
 class Machine(RuleBasedStateMachine):
     models: st.SearchStrategy[Model]
 
-    @initialize(data=st.data())
-    def new(self, data: st.DataObject) -> None:
+    @initialize(data=st.data(), requests=REQUESTS)
+    def new(self, data: st.DataObject, requests: list[tuple[int, int]]) -> None:
         self.model = data.draw(self.models)
         self.allocator = self.model.make()
+        self.most = self.model.largest()
         self.next_id = 0
+        self.admit(requests, alone=True)
 
-    def pick(self, data: st.DataObject) -> int:
-        return data.draw(st.sampled_from(sorted(self.model.held)))
+    def pick(self, data: st.DataObject) -> list[int]:
+        """Some of those that hold memory, in any order."""
+        held = sorted(self.model.held)
+        return data.draw(st.permutations(held))[: data.draw(st.integers(1, (len(held) + 1) // 2))]
 
     def holding(self) -> bool:
         return bool(self.model.held)
 
-    @rule(prompt_tokens=TOKENS, output_tokens=TOKENS, alone=st.booleans())
-    def admit(self, prompt_tokens: int, output_tokens: int, alone: bool) -> None:
-        asked = self.model.asked(prompt_tokens, output_tokens)
-        assert self.allocator.asked_slots(prompt_tokens, output_tokens) == asked
-        held = self.model.admit(self.next_id, prompt_tokens, output_tokens, alone)
-        assert self.allocator.admit(self.next_id, prompt_tokens, output_tokens, alone) == held
-        self.next_id += 1
+    @rule(requests=REQUESTS, alone=st.booleans())
+    def admit(self, requests: list[tuple[int, int]], alone: bool) -> None:
+        for prompt_tokens, output_tokens in requests:
+            asked = self.model.asked(prompt_tokens, output_tokens)
+            assert self.allocator.asked_slots(prompt_tokens, output_tokens) == asked
+            fits = self.model.in_the_end(prompt_tokens, output_tokens) <= self.most
+            assert self.allocator.fits_empty(prompt_tokens, output_tokens) is fits
+            held = self.model.admit(self.next_id, prompt_tokens, output_tokens, alone)
+            assert self.allocator.admit(self.next_id, prompt_tokens, output_tokens, alone) == held
+            self.next_id += 1
 
     @precondition(holding)
     @rule(data=st.data())
     def grow(self, data: st.DataObject) -> None:
-        request_ids = data.draw(st.permutations(sorted(self.model.held)))
+        request_ids = self.pick(data)
         served = 0
         while served < len(request_ids) and self.model.grow(request_ids[served]):
             served += 1
@@ -235,19 +247,14 @@ class Machine(RuleBasedStateMachine):
     @precondition(holding)
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
-        request_id = self.pick(data)
-        assert self.allocator.release(request_id) == self.model.release(request_id)
-
-    @precondition(lambda self: len(self.model.held) > 3)
-    @rule()
-    def drain(self) -> None:
-        for request_id in sorted(self.model.held):
+        for request_id in self.pick(data):
             assert self.allocator.release(request_id) == self.model.release(request_id)
+            self.slot_by_slot()
 
     @precondition(holding)
     @rule(data=st.data())
     def misuse(self, data: st.DataObject) -> None:
-        request_id, unknown, allocator = self.pick(data), self.next_id, self.allocator
+        request_id, unknown, allocator = self.pick(data)[0], self.next_id, self.allocator
         calls: list[tuple[int, Callable[[], object]]] = [
             (request_id, lambda: allocator.admit(request_id, 1, 1)),
             (unknown, lambda: allocator.release(unknown)),
@@ -280,4 +287,4 @@ def test_an_allocator_and_its_model_do_the_same(name: str) -> None:
     class Case(Machine):
         models = MODELS[name]
 
-    run_state_machine_as_test(Case, settings=settings(max_examples=100, stateful_step_count=60, deadline=None))
+    run_state_machine_as_test(Case, settings=settings(max_examples=30, stateful_step_count=25, deadline=None))

@@ -1,6 +1,7 @@
 """The command line, run in this process: what is wrong is told in one line before anything is written; what is right
 gives tables that fit, and JSON that has interface.md's keys."""
 
+import errno
 import json
 import math
 import os
@@ -8,6 +9,8 @@ import shlex
 import stat
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +20,7 @@ from tqdm import tqdm
 from allocators import ALLOCATORS
 from simulator import Run, StepCost, plots
 from simulator.__main__ import FAILED, INPUT_WRONG, INTERRUPTED, main
+from simulator.figure2 import SETTINGS
 from simulator.ledger import CATEGORIES
 
 GOOD = "arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,20,6\n2.5,5,1\n"
@@ -30,6 +34,7 @@ FILES = {
     "partly.csv": "arrival_s,prompt_tokens,output_tokens\n0,10,5\nsoon,20,6\n2,0,1\n",
     "binary.csv": "\0\1\2\3",
     "[red]x[.csv": GOOD,
+    ":smile:.csv": GOOD,
     "config.json": '{"model_type": "tiny", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 4}',
     "notjson.json": "{",
     "other/notes.txt": "mine",
@@ -179,8 +184,8 @@ BAD_RUNS: list[tuple[str, ...]] = [
     (f"{LIMITED} paged:block_size=big", "'big'", "whole number"),
     (f"{LIMITED} paged:block_size", "'block_size'", "key=value"),
     (f"{LIMITED} paged:size=16", "'size'", "block_size, watermark"),
-    (f"{LIMITED} paged:watermark=1", "watermark(=1)", "< 1"),
-    (f"{LIMITED} paged:watermark=nan", "watermark(=nan)", ">= 0"),
+    (f"{LIMITED} paged:watermark=1", "watermark(='1')", "< 1"),
+    (f"{LIMITED} paged:watermark=nan", "watermark(='nan')", ">= 0"),
     (f"{LIMITED} paged -a pagd", "'pagd'", "buddy, contiguous, paged"),
     (f"{LIMITED} contiguous:fit=any", "fit(='any')", "first, best, worst, next"),
     (f"{LIMITED} contiguous:reserve=all", "reserve(='all')", "max, pow2, oracle"),
@@ -336,6 +341,65 @@ def test_a_users_own_allocator_is_replayed_like_ours(kvfrag: Kvfrag) -> None:
     assert own == ours
 
 
+class Failing(StringIO):
+    """Standard output on a disk that is full, or with nobody at its other end."""
+
+    def __init__(self, error: OSError, file: Path) -> None:
+        super().__init__()
+        self.error, self.file = error, file.open("w")
+
+    def write(self, _text: str, /) -> int:
+        raise self.error
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
+        (OSError(errno.ENOSPC, "No space"), "kvfrag: standard output cannot be written: No space\n"),
+    ],
+)
+@pytest.mark.parametrize("line", [RUN, f"{RUN} --json -", "trace info good.csv"])
+def test_standard_output_that_fails_ends_in_at_most_one_line(
+    line: str,
+    error: OSError,
+    told: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) as ended:
+        output = Failing(error, folder / "standard output")
+        patched.setattr(sys, "stdout", output)
+        patched.setattr(sys, "argv", ["kvfrag", *shlex.split(line)])
+        main()
+    assert ended.value.code == FAILED
+    assert capsys.readouterr().err == told
+    # What Python writes on its way out goes nowhere, so that it does not fail once more.
+    output.file.write("the rest")
+    output.file.close()
+    assert not told or (folder / "standard output").read_text() == ""
+
+
+def test_outputs_that_are_closed_are_done_without(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        for name in ("stdout", "stderr"):
+            patched.setattr(sys, name, None)
+        patched.setattr(sys, "argv", ["kvfrag", *shlex.split(RUN + OUTPUTS)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        sys.stdout.close()
+        sys.stderr.close()
+    assert ended.value.code == 0
+    assert capsys.readouterr() == ("", "")
+    assert Run.load(folder / "saved").counts["finished"] == 3
+
+
 # What comes out.
 
 RUN_KEYS = [
@@ -461,9 +525,12 @@ def test_the_same_picture_has_the_same_bytes(suffix: str, kvfrag: Kvfrag, folder
     assert len(pictures[0]) > 1000
 
 
+DROPPED = "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1); --strict names the first\n"
+
+
 def test_dropped_rows_are_told_on_standard_error(kvfrag: Kvfrag) -> None:
     ended = kvfrag("run partly.csv -a paged --capacity 100")
-    assert ended.err == "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1)\n"
+    assert ended.err == DROPPED
     assert ended.out.startswith("partly.csv: 1 request, a pool of 100 token slots\n")
     assert kvfrag("run partly.csv -a paged --capacity 100 --quiet").err == ""
 
@@ -483,12 +550,16 @@ def test_trace_info_tells_what_was_read(kvfrag: Kvfrag) -> None:
 
 def test_trace_info_as_json(kvfrag: Kvfrag, folder: Path) -> None:
     ended = kvfrag("trace info partly.csv --json -")
-    assert ended.err == "partly.csv: 2 of 3 rows dropped: prompt below 1 (1), time unreadable (1)\n"
+    assert ended.err == DROPPED
     told = as_json(ended.out)
     assert (told["name"], told["rows"], told["rate_per_s"]) == ("partly.csv", 1, None)
     assert told["read"]["dropped"] == {"prompt below 1": 1, "time unreadable": 1}
     assert kvfrag("trace info sharegpt:rate=4,duration=9 --json out.json").code == 0
     assert "read" not in as_json((folder / "out.json").read_text())
+
+
+def test_version_is_a_line(kvfrag: Kvfrag) -> None:
+    assert kvfrag("--version") == (0, f"kvfrag {version('kvfrag')}\n", "")
 
 
 @pytest.mark.parametrize("line", ["", "--help"])
@@ -586,6 +657,7 @@ def test_the_tables_show_the_figures(kvfrag: Kvfrag) -> None:
 def test_names_are_shown_as_they_are(kvfrag: Kvfrag) -> None:
     assert kvfrag("run '[red]x[.csv' -a paged --capacity 100").out.startswith("[red]x[.csv: 3 requests, ")
     assert kvfrag("trace info '[red]x[.csv'").out.startswith("[red]x[.csv: 3 requests over ")
+    assert kvfrag("trace info :smile:.csv").out.startswith(":smile:.csv: 3 requests over ")
 
 
 def test_figure2_shows_the_papers_numbers_below_ours(kvfrag: Kvfrag, folder: Path) -> None:
@@ -611,7 +683,8 @@ def test_figure2_shows_the_papers_numbers_below_ours(kvfrag: Kvfrag, folder: Pat
     assert "mean of 2 seeds" in ended.out
 
 
-def test_figure2_of_one_seed_has_no_spread(kvfrag: Kvfrag) -> None:
+def test_figure2_of_one_seed_has_no_spread(kvfrag: Kvfrag, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SETTINGS, "window_s", (0, 5))  # a short one
     ended = kvfrag("figure2 --seeds 1 --plot f.svg --quiet")
     assert (ended.code, ended.err) == (0, "")
     assert "±" not in ended.out
@@ -626,6 +699,7 @@ def test_figure2_of_one_seed_has_no_spread(kvfrag: Kvfrag) -> None:
 def test_progress_only_on_a_terminal_after_two_seconds_and_never_when_quiet(
     line: str, terminal: bool, flag: str, kvfrag: Kvfrag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(SETTINGS, "window_s", (0, 5))  # figure2 in short
     bars = []
 
     class Bar(tqdm):  # type: ignore[type-arg]
@@ -638,7 +712,8 @@ def test_progress_only_on_a_terminal_after_two_seconds_and_never_when_quiet(
     ended = kvfrag(line + flag)
     assert ended.code == 0
     shown = [options for options in bars if not options["disable"]]
-    assert len(shown) == (terminal and not flag)
+    # A run has one for reading the file, too.
+    assert len(shown) == (2 if line == RUN else 1) * (terminal and not flag)
     assert all(options["delay"] == 2.0 for options in shown)
     assert "%" not in ended.err  # over before two seconds: no bar
 

@@ -78,19 +78,22 @@ def test_next_goes_round() -> None:
 
 
 def test_next_reaches_over_the_point_where_the_last_placement_ended() -> None:
-    pool = Contiguous(100, "oracle", "next")
-    assert [place(pool, 0, 30), place(pool, 1, 30)] == [0, 30]
-    pool.release(1)  # one hole 30-99 now lies around 60, and its low end is behind that
-    assert place(pool, 2, 5) == 30
+    pool = filled("next", 30, 30, 20, 20)
+    pool.release(1)
+    assert place(pool, 4, 20) == 30  # ends at 50, inside the hole
+    pool.release(4)
+    pool.release(3)  # the holes 30-59 and 80-99: the low end of the first is behind 50, its high end is past it
+    assert place(pool, 5, 5) == 30
 
 
-def test_next_passes_by_a_hole_that_ends_where_the_last_placement_ended() -> None:
-    pool = filled("next", 10, 30, 20, 40)
+@pytest.mark.parametrize(("freed", "start"), [([], 40), ([0], 0), ([4], 80), ([0, 4], 80), ([0, 3], 40)])
+def test_next_passes_by_a_hole_that_ends_where_the_last_placement_ended(freed: list[int], start: int) -> None:
+    pool = filled("next", 10, 30, 20, 20, 20)
     pool.release(2)
-    assert place(pool, 4, 20) == 40  # ends at 60
-    pool.release(0)
-    pool.release(4)  # holes 0-9 and 40-59
-    assert place(pool, 5, 8) == 0
+    assert place(pool, 5, 20) == 40
+    for request_id in (5, *freed):  # the hole 40-59, and others: 3 makes it longer
+        pool.release(request_id)
+    assert place(pool, 6, 8) == start
 
 
 def test_next_passes_by_a_hole_that_is_too_small() -> None:

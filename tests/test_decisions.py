@@ -64,6 +64,8 @@ def test_the_log_rebuilds_every_memory_map(seed: int) -> None:
             assert not layout.allocations
         else:
             assert carried_out(found.decisions, layout.iteration) == as_held(layout)
+            assert layout.used_slots == sum(held.written_tokens for held in layout.allocations)
+            assert layout.held_slots == sum(extent.slots for held in layout.allocations for extent in held.extents)
     ended = found.decisions["kind"].isin(["finish", "preempt"]).sum()
     assert ended == found.counts["finished"] + found.counts["preemptions"]
 

@@ -169,7 +169,7 @@ def test_nanoseconds_written_as_seconds_come_back(values: list[int]) -> None:
         ("2024-01-01 00:00:00Z1", "unreadable"),
         ("2024-01-01 00:00:00." + "0" * 60, "unreadable"),
         ("5", "unreadable"),
-        ("", "unreadable"),
+        ("", "missing or not finite"),
     ],
 )
 def test_dates(text: str, expected: int | str) -> None:

@@ -2,19 +2,25 @@
 
 import gzip
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator import files
-from simulator.formats import FORMATS, read_file
+from simulator import files, jsontext
+from simulator.arrivals import poisson_arrivals
+from simulator.formats import FORMATS, OWN_FORMATS, register_reader
+from simulator.reading import read_file
 from simulator.trace import Trace
 
 NEUTRAL = "arrival_s,prompt_tokens,output_tokens\n"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+MOONCAKE_ROW = '{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
 Rows = list[tuple[int, int, int]]
 
 
@@ -98,6 +104,119 @@ SAMPLES: dict[str, tuple[str | bytes, str, Rows]] = {
         "mooncake",
         [(0, 6758, 500), (3_001_000_000, 7, 8)],
     ),
+    "mooncake, a list": (
+        '[\n{"timestamp": 1, "input_length": 9, "output_length": 8}, {"timestamp": 2,\n"input_length": 7, '
+        '"output_length": 6}]\n',
+        "mooncake",
+        [(0, 9, 8), (1_000_000, 7, 6)],
+    ),
+    "burstgpt 1, its first arrival late, a float that is whole": (
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "5270414,ChatGPT,472,18,490,Conversation log\n5270419,GPT-4,1087,230.0,1317,API log\n",
+        "burstgpt",
+        [(0, 472, 18), (5 * 10**9, 1087, 230)],
+    ),
+    "burstgpt 3, columns in the middle, a session that is blank": (
+        "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "19440110.0,1722ac82,43,GPT-4,906,446,1352,Conversation log\n"
+        "19440111.5,,2,GPT-4,7,8,15,API log\n",
+        "burstgpt",
+        [(0, 906, 446), (1_500_000_000, 7, 8)],
+    ),
+    "qwen-bailian": (
+        '{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.114, "input_length": 33, "output_length": 132, '
+        '"type": "text", "turn": 1, "hash_ids": [1089, 1090, 13148]}\n'
+        '{"chat_id": 160, "parent_chat_id": 159, "timestamp": 61.114000001, "input_length": 16, "output_length": 80, '
+        '"type": "search", "turn": 2, "hash_ids": [1089]}\n'
+        '{"chat_id": 161, "parent_chat_id": 160, "timestamp": 62, "input_length": 1, "output_length": 1}\n'
+        '{"chat_id": 9, "parent_chat_id": 5, "timestamp": 62, "input_length": 1, "output_length": 1}\n',
+        "qwen-bailian",
+        [(0, 33, 132), (1, 16, 80), (886_000_000, 1, 1), (886_000_000, 1, 1)],
+    ),
+    "ragpulse, a row out of order, two newlines at the end": (
+        '{"timestamp": "82", "input_length": 3861, "output_length": 127, "hash_ids": {"sys_prompt": [8325, 8326], '
+        '"user_input": [23648]}, "session_id": "1758-x"}\n'
+        '{"timestamp": "27", "input_length": 5, "output_length": 6, "hash_ids": {"a": []}, "session_id": "a"}\n\n',
+        "ragpulse",
+        [(0, 5, 6), (55 * 10**9, 3861, 127)],
+    ),
+    "vidur": (
+        "arrived_at,num_prefill_tokens,num_decode_tokens\n0.25,591,140\n0.375,547,248\n",
+        "vidur",
+        [(0, 591, 140), (125_000_000, 547, 248)],
+    ),
+    "splitwise-sim": (
+        "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,token_size\n"
+        "0,2,0,0.0173,1,512,63\n1,2,0,0.1,1,3,4\n",
+        "splitwise-sim",
+        [(0, 512, 63), (82_700_000, 3, 4)],
+    ),
+    "blis": (
+        "request_id,client_id,session_id,input_tokens,output_tokens,arrival_time_us,send_time_us,status\n"
+        "0,c1,s1,10,5,1000000,1000007,ok\n1,c1,,11,6,1000001,1000008,ok\n",
+        "blis",
+        [(0, 10, 5), (1000, 11, 6)],
+    ),
+    "llmservingsim": (
+        '{"input_toks": 12, "output_toks": 34, "arrival_time_ns": 5, "input_tok_ids": [1, 2]}\n'
+        '{"input_toks": 13, "output_toks": 35, "arrival_time_ns": 9007199254740993}\n',
+        "llmservingsim",
+        [(0, 12, 34), (9007199254740988, 13, 35)],
+    ),
+    "aiperf": (
+        '{"session_id": "a", "created_time": 1.5, "input_tokens": 10, "output_tokens": 4, '
+        '"hash_ids": [18446744073709551615, 9007199254740993]}\n'
+        '{"timestamp": 2, "input_length": 5, "output_length": 6, "hash_ids": null}\n'
+        '{"session_id": "a", "delay": 0.25, "input_length": 20, "output_tokens": 7}\n'
+        '{"session_id": "a", "delay": 10, "input_length": 30, "output_tokens": 8}\n',
+        "aiperf",
+        [(0, 10, 4), (250_000, 20, 7), (500_000, 5, 6), (10_250_000, 30, 8)],
+    ),
+}
+
+SESSIONS = {
+    "burstgpt 3, columns in the middle, a session that is blank": ["1722ac82", ""],
+    "qwen-bailian": ["159", "159", "159", "5"],
+    "ragpulse, a row out of order, two newlines at the end": ["a", "1758-x"],
+    "blis": ["s1", ""],
+    "aiperf": ["a", "a", "", "a"],
+}
+HASHES = {
+    "mooncake": [(0, 1), ()],
+    "qwen-bailian": [(1089, 1090, 13148), (1089,), (), ()],
+    "aiperf": [(2**64 - 1, 2**53 + 1), (), (), ()],
+}
+
+LENGTHS_ONLY: dict[str, tuple[str, str, list[tuple[int, int]]]] = {
+    "vidur lengths": (
+        "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n591,140,731,4.2\n547,248,795,2.2\n",
+        "vidur-lengths",
+        [(591, 140), (547, 248)],
+    ),
+    "lengths": ("prompt_tokens,output_tokens\n5,6\n7,8\n", "lengths", [(5, 6), (7, 8)]),
+    "sharegpt": (
+        json.dumps(
+            [
+                {
+                    "id": "a",
+                    "conversations": [{"from": "human", "value": "why is\nthis"}, {"from": "gpt", "value": "so"}],
+                },
+                {
+                    "id": "b",
+                    "conversations": [
+                        {"from": "system", "value": "be good"},
+                        {"from": "gpt", "value": "hello there"},
+                        {"from": "human", "value": "one ü"},
+                        {"from": "gpt", "value": "a b c"},
+                        {"from": "human", "value": "again"},
+                    ],
+                },
+            ],
+            indent=1,
+        ),
+        "sharegpt",
+        [(3, 1), (2, 3)],
+    ),
 }
 
 
@@ -113,6 +232,143 @@ def test_samples(folder: Path, sample: str, packed: bool, strict: bool) -> None:
     assert trace.report.format == format
     assert (trace.report.rows, trace.report.kept, dropped(trace)) == (len(expected), len(expected), {})
     assert trace.name == "sample"
+    assert (None if trace.session is None else trace.session.tolist()) == SESSIONS.get(sample)
+    assert (None if trace.block_hashes is None else trace.block_hashes.tolist()) == HASHES.get(sample)
+
+
+@pytest.mark.parametrize("sample", LENGTHS_ONLY)
+def test_files_of_lengths_get_poisson_arrivals_at_a_rate(folder: Path, sample: str) -> None:
+    content, format, expected = LENGTHS_ONLY[sample]
+    assert complaint(folder, content).startswith("has lengths but no arrivals: give a rate")
+    (folder / "sample").write_text(content, encoding="utf-8")
+    trace = Trace.read(folder / "sample", strict=True, rate=4.0, seed=7)
+    assert [row[1:] for row in rows(trace)] == expected
+    gaps = poisson_arrivals(4.0, 2, 0, np.random.default_rng(7))
+    assert trace.arrival_ns.tolist() == [0, gaps[1] - gaps[0]]
+    assert trace.report is not None
+    assert trace.report.format == format
+    assert "the file has no arrivals: Poisson ones, 4 a second, seed 7" in trace.report.notes
+    assert trace.report.origin == ""
+
+
+def test_a_rate_is_for_files_without_arrivals(folder: Path) -> None:
+    (folder / "sample").write_text(NEUTRAL + "0,1,1\n")
+    with pytest.raises(InputError, match="has arrivals of its own: a rate is for a file of lengths only"):
+        Trace.read(folder / "sample", rate=4.0)
+    (folder / "sample").write_text("prompt_tokens,output_tokens\n1,1\n")
+    for rate in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=r"rate\(=.*\) must be a finite number > 0"):
+            Trace.read(folder / "sample", rate=rate)
+
+
+def test_conversations_take_any_tokenizer(folder: Path) -> None:
+    (folder / "sample").write_text(LENGTHS_ONLY["sharegpt"][0])
+    words = Trace.read(folder / "sample", rate=1.0)
+    assert words.report is not None
+    assert words.report.notes[0] == "conversations whose tokens are words between blanks, for want of a tokenizer: 2"
+    letters = Trace.read(folder / "sample", rate=1.0, count_tokens=len)
+    assert [row[1:] for row in rows(letters)] == [(11, 2), (5, 5)]
+    assert letters.report is not None
+    assert len(letters.report.notes) == 1
+    with pytest.raises(InputError, match=r"row 1 \(line 2\): counting tokens failed: ZeroDivisionError"):
+        Trace.read(folder / "sample", rate=1.0, count_tokens=lambda text: len(text) // 0)
+    with pytest.raises(InputError, match=r"row 1 \(line 2\): prompt\(='0'\) is below 1"):
+        Trace.read(folder / "sample", strict=True, rate=1.0, count_tokens=lambda _: 0)
+
+
+def test_conversations_without_an_answer_are_dropped(folder: Path) -> None:
+    turns = [{"from": "human", "value": "a b"}, {"from": "gpt", "value": "c"}]
+    odd: list[object] = [turns[:1], turns[::-1], [turns[0], {"from": "gpt"}], [3, None], "text", None, []]
+    good = {"conversations": [{"role": "user", "content": "a b"}, {"role": "assistant", "content": "c"}]}
+    (folder / "sample").write_text(json.dumps([{"conversations": turns}, *({"conversations": o} for o in odd), good]))
+    trace = Trace.read(folder / "sample", rate=1.0)
+    assert [row[1:] for row in rows(trace)] == [(2, 1), (2, 1)]
+    assert dropped(trace) == {"prompt missing or not finite": 7}
+
+
+def test_failed_calls_of_burstgpt_are_dropped(folder: Path) -> None:
+    head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    text = head + "5,ChatGPT,472,18,490,Conversation log\n45,ChatGPT,1087,0,1087,Conversation log\n"
+    assert dropped(read(folder, text)) == {"output below 1": 1}
+    assert complaint(folder, text, strict=True).startswith("row 2 (line 3): Response tokens(='0') is below 1")
+
+
+def test_aiperf_turns_without_any_time_are_dropped(folder: Path) -> None:
+    first = '{"timestamp": 5, "input_length": 1, "output_length": 1, "session_id": "a"}\n'
+    odd = ['{"session_id": "b", "delay": 1, "input_length": 1, "output_length": 1}']
+    odd += ['{"session_id": "a", "delay": "soon", "input_length": 1, "output_length": 1}']
+    odd += ['{"session_id": "a", "input_length": 1, "output_length": 1}']
+    trace = read(folder, first + "\n".join(odd))
+    assert dropped(trace) == {"time missing or not finite": 3}
+    assert trace.report is not None
+    assert trace.report.notes == ()
+
+
+# Readers of one's own.
+
+
+def bars(lines: Iterable[str]) -> Iterator[dict[str, object]]:
+    """A log such as ``12.5 | 512 > 20``."""
+    for line in lines:
+        if line.startswith("#"):
+            continue
+        seconds, _, tokens = line.partition("|")
+        prompt, _, output = tokens.partition(">")
+        yield {"arrival_s": seconds, "prompt_tokens": prompt, "output_tokens": output, "block_hashes": [1, 2**64 - 1]}
+
+
+@pytest.fixture
+def no_readers() -> Iterator[None]:
+    yield
+    OWN_FORMATS.clear()
+
+
+@pytest.mark.usefixtures("no_readers")
+def test_a_reader_of_ones_own(folder: Path) -> None:
+    log = "# bars\r\n12.5 | 512 > 20\r\n11 | 3 > 0\r\n12 | 3 > 4"
+    expected = [(0, 3, 4), (500_000_000, 512, 20)]
+    by_path = read(folder, log, format=f"{__name__}.bars")
+    assert rows(by_path) == expected
+    (folder / "sample").write_bytes(gzip.compress(log.encode()))
+    assert rows(Trace.read(folder / "sample", format=bars)) == expected
+    assert complaint(folder, log).startswith("is in none of the known formats")
+    register_reader("bars", bars, matches=lambda line: line == "# bars")
+    for format in (None, "bars"):
+        trace = read(folder, log, format=format)
+        assert rows(trace) == expected
+        assert trace.block_hashes is not None
+        assert trace.block_hashes.tolist() == [(1, 2**64 - 1)] * 2
+        assert trace.report is not None
+        assert trace.report.format == "bars"
+        assert (trace.report.rows, trace.report.out_of_order, dropped(trace)) == (3, 1, {"output below 1": 1})
+    assert complaint(folder, log, strict=True).startswith("row 2 (line 3): output_tokens(=' 0') is below 1")
+    with pytest.raises(InputError, match="format 'azure' is there already"):
+        register_reader("azure", bars)
+
+
+def test_a_reader_of_ones_own_that_fails(folder: Path) -> None:
+    def breaks(lines: Iterable[str]) -> Iterator[dict[str, object]]:
+        yield {"arrival_s": 0, "prompt_tokens": 1, "output_tokens": 1}
+        for line in lines:
+            yield {"arrival_s": int(line)}
+
+    def numbers(lines: Iterable[str]) -> Iterator[Any]:
+        yield from map(len, lines)
+
+    for reader, message in (
+        (breaks, "the reader breaks failed at line 1: ValueError: invalid literal for int() with base 10: 'x'"),
+        (numbers, "the reader numbers failed at line 1: TypeError: it yields '1', no mapping of columns"),
+    ):
+        (folder / "sample").write_text("x\ny\n")
+        with pytest.raises(InputError) as caught:
+            Trace.read(folder / "sample", format=reader)
+        assert str(caught.value).endswith(message)
+    for path, message in (
+        ("nowhere.at_all", "nowhere cannot be imported"),
+        (f"{__name__}.nothing", f"{__name__} has no function nothing"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read(folder, NEUTRAL, format=path)
 
 
 def test_out_of_order_rows_are_counted(folder: Path) -> None:
@@ -251,9 +507,9 @@ def test_mixed_time_zones(folder: Path) -> None:
         (NEUTRAL.encode("utf-16"), "is UTF-16 text: save it as UTF-8"),
         (NEUTRAL.encode("utf-16-le"), "is UTF-16 text: save it as UTF-8"),
         (NEUTRAL.encode("utf-16-be"), "is UTF-16 text: save it as UTF-8"),
-        (b"\x7fELF\x02\x01\0\0\x05 and more", "is binary: it holds NUL bytes"),
+        (b"\x7fELF\x02\x01\0\0\x05 and more", "holds a NUL byte in line 1: it is binary, or damaged"),
         (b"PK\x03\x04....", "is a zip archive: unpack it first"),
-        (b"PAR1....", "is a Parquet file: convert it to CSV first"),
+        (b"PAR1....", "is a damaged Parquet file: "),
         ("caf\u00e9,b\n".encode("latin-1"), "is not UTF-8 text: byte 0xe9 in line 1"),
         ((NEUTRAL + "0,1,é\n").encode("latin-1"), "is not UTF-8 text: byte 0xe9 in line 2"),
         (
@@ -271,16 +527,32 @@ def test_mixed_time_zones(folder: Path) -> None:
         (
             "0.5,10,20\n0.6,10,20\n",
             "is in none of the known formats: it begins with '0.5,10,20'; known are neutral (arrival_s,prompt_tokens,"
-            "output_tokens); azure (TIMESTAMP,ContextTokens,GeneratedTokens); mooncake (timestamp,",
+            "output_tokens); azure (TIMESTAMP,ContextTokens,GeneratedTokens); burstgpt (Timestamp,",
         ),
-        ('[{"conversations": []}]', "is in none of the known formats: it begins with '[{\"conv"),
+        (
+            "arrival_s;prompt_tokens;output_tokens\n0,5;1;1\n",
+            "is separated by semicolons: save it with commas; it begins with 'arrival_s;prompt_tokens;output_tokens'",
+        ),
+        ("arrival_s\tprompt_tokens\toutput_tokens\n", "is separated by tabs: save it with commas; it begins with"),
+        (NEUTRAL + "0,1,1\n0,\0,1\n", "holds a NUL byte in line 3: it is binary, or damaged"),
+        ("x" * 10_000_000, "line 1 is longer than 4,194,304 bytes: that is no row of a trace"),
+        (NEUTRAL + "0," + "1" * 10_000_000 + ",1\n", "line 2 is longer than 4,194,304 bytes: that is no row"),
+        (NEUTRAL + '0,1,1\n"' + "x" * 10_000_000, 'line 3: a quote (") that does not enclose a field'),
+        ('{"timestamp": 0}\n{"a": "' + "x" * 10_000_000, "lacks the columns input_length"),
+        (MOONCAKE_ROW + MOONCAKE_ROW.replace("1}", "1" * 5_000_000 + "}"), "line 2 is longer than 4,194,304 bytes"),
+        ("[]", "is in none of the known formats: it begins with '[]'"),
+        ("[1]", "row 1 (line 1) of the list is no whole JSON object"),
+        ("[" + MOONCAKE_ROW + ",\n" + MOONCAKE_ROW, "row 3 (line 4) of the list is no whole JSON object"),
+        ("[" + MOONCAKE_ROW + ', {"timestamp": }]', "row 2 (line 2) of the list is no whole JSON object"),
+        ("[" + MOONCAKE_ROW + ',{"a":' + "[" * 100_000, "row 2 (line 2) of the list is no whole JSON object"),
+        (
+            '[{"conversations": []}]',
+            "has lengths but no arrivals: give a rate in requests a second, --rate 4 (Python: rate=4)",
+        ),
+        ("num_prefill_tokens,num_decode_tokens\n1,1\n", "has lengths but no arrivals: give a rate"),
         ('{"timestamp": 1,\n "input_length": 5}\n', "line 1 is not a JSON object: '{\"timestamp\": 1,'"),
         (
-            '{"timestamp": "82", "input_length": 5, "output_length": 1, "hash_ids": {}}\n',
-            "is in none of the known formats",
-        ),
-        (
-            '{"chat_id": 1, "timestamp": 82, "input_length": 5, "output_length": 1, "hash_ids": []}\n',
+            '{"timestamp": "82", "input_length": 5, "output_length": 1, "hash_ids": []}\n',
             "is in none of the known formats",
         ),
         (
@@ -299,7 +571,9 @@ def test_unusable_files(folder: Path, content: str | bytes, message: str) -> Non
 def test_a_gzip_with_a_wrong_byte(folder: Path) -> None:
     packed = bytearray(gzip.compress(NEUTRAL.encode() * 50))
     packed[-6] ^= 255
-    assert complaint(folder, bytes(packed)).startswith("is a damaged gzip file (CRC check failed")
+    assert complaint(folder, bytes(packed)).startswith(
+        "is a damaged gzip file (Error -3 while decompressing data: incorrect data check)"
+    )
     assert complaint(folder, b"\x1f\x8b\x07 and more").startswith("is a damaged gzip file")
     assert complaint(folder, bytes(packed[:10]) + b"\xff" * 20).startswith("is a damaged gzip file")
 
@@ -327,7 +601,9 @@ def test_a_named_format(folder: Path) -> None:
     assert complaint(folder, NEUTRAL, format="mooncake").startswith(
         "is not in the format mooncake: it begins with 'arr"
     )
-    with pytest.raises(InputError, match=r"format\(='exe'\) must be one of neutral, azure, mooncake"):
+    with pytest.raises(
+        InputError, match=r"format\(='exe'\) must be one of neutral, azure, burstgpt, .*, or a reader of your own"
+    ):
         read(folder, NEUTRAL, format="exe")
 
 
@@ -369,6 +645,7 @@ def test_how_a_text_is_cut_makes_no_difference(folder: Path, text: str, size: in
     expected = outcome()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "CHUNK_BYTES", size)
+        patch.setattr("simulator.rows._LARGE_ROWS", 2)
         assert outcome() == expected
 
 
@@ -379,7 +656,7 @@ def test_json_lines_and_csv_say_the_same(folder: Path, sample: Rows, size: int) 
     lines = [json.dumps({"timestamp": t, "input_length": p, "output_length": g}) for t, p, g in sample]
     usable = sorted((row for row in sample if min(row[1:]) >= 1), key=lambda row: row[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "CHUNK_LINES", size)
+        patch.setattr(jsontext, "ROWS_AT_ONCE", size)
         if not usable:
             assert complaint(folder, "\n".join(lines)).startswith("has no usable row")
             return
@@ -390,4 +667,17 @@ def test_json_lines_and_csv_say_the_same(folder: Path, sample: Rows, size: int) 
 
 
 def test_every_format_has_a_sample() -> None:
-    assert {format for _, format, _ in SAMPLES.values()} == {form.name for form in FORMATS}
+    sampled = {format for _, format, _ in SAMPLES.values()} | {format for _, format, _ in LENGTHS_ONLY.values()}
+    assert sampled == {form.name for form in FORMATS}
+
+
+def test_a_decompression_bomb_stops_at_the_stated_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_UNPACKING_FROM", 4 << 20)
+    bomb = gzip.compress(NEUTRAL.encode() + b"0,1,1\n" * 1_000_000)
+    assert complaint(folder, bomb) == "unpacks to more than 250 times its size: a decompression bomb, not a trace"
+
+
+def test_gzip_members_one_behind_the_other(folder: Path) -> None:
+    packed = gzip.compress(NEUTRAL.encode() + b"0,1,1\n1,2") + gzip.compress(b",2\n") + b"\0" * 600
+    assert rows(read(folder, packed)) == [(0, 1, 1), (10**9, 2, 2)]
+    assert complaint(folder, packed + b"more").startswith("is a damaged gzip file")

@@ -35,7 +35,7 @@ class Interrupts(Mine):
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "good.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,20,6\n2.5,5,1\n")
     (tmp_path / "mine.py").write_text(MINE)
-    (tmp_path / "json.py").write_text("raise ImportError('what is installed goes before what lies around')\n")
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('what is installed goes before what lies around')\n")
     return tmp_path
 
 
@@ -45,7 +45,7 @@ def kvfrag(
     return subprocess.run(
         [KVFRAG, *arguments],
         cwd=folder,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONUNBUFFERED": "", **environment},
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,
@@ -62,7 +62,6 @@ def test_the_command_and_the_module_are_the_same_and_have_the_exit_codes(folder:
     bad = kvfrag(folder, *RUN[:-1], "0")
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr == "kvfrag: --capacity(=0) must be 1 to 1,000,000,000 token slots\n"
-    shutil.move(folder / "json.py", folder / "other.py")  # `python -m` puts the current folder first
     module = subprocess.run(
         [sys.executable, "-m", "simulator", *RUN], cwd=folder, capture_output=True, text=True, check=True
     )
@@ -73,8 +72,8 @@ def test_version_is_the_installed_one(folder: Path) -> None:
     assert re.fullmatch(r"kvfrag \d+\.\d+\.\d+\n", kvfrag(folder, "--version").stdout)
 
 
-def test_a_module_in_the_current_folder_can_be_named(folder: Path) -> None:
-    ended = kvfrag(folder, *RUN, "-a", "mine.Mine:arg=4")
+def test_a_module_in_the_current_folder_can_be_named_and_hides_none_that_is_installed(folder: Path) -> None:
+    ended = kvfrag(folder, *RUN, "-a", "mine.Mine:arg=4", "--plot", "bars.png", "--quiet")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "mine.Mine:arg=4" in ended.stdout
 
@@ -98,7 +97,11 @@ def test_json_has_the_same_bytes_everywhere(folder: Path, tmp_path_factory: pyte
 def test_an_interrupt_ends_in_one_line_and_130(folder: Path) -> None:
     ended = kvfrag(folder, *RUN, "-a", "mine.Interrupts:arg=4", "--json", "out.json", "--save", "saved")
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "kvfrag: interrupted\n")
-    assert {path.name for path in folder.iterdir() if path.name != "__pycache__"} == {"good.csv", "mine.py", "json.py"}
+    assert {path.name for path in folder.iterdir() if path.name != "__pycache__"} == {
+        "good.csv",
+        "mine.py",
+        "matplotlib.py",
+    }
 
 
 @pytest.mark.parametrize("arguments", [RUN, [*RUN, "--json", "-"], ["--help"]], ids=["table", "json", "help"])
@@ -133,10 +136,11 @@ def test_closed_outputs_are_done_without(closed: str, line: str, code: int, fold
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", "")
 
 
-def test_an_output_that_knows_no_lines_and_signs_gets_others(folder: Path) -> None:
-    ended = kvfrag(folder, "figure2", "--seeds", "2", "--quiet", PYTHONIOENCODING="ascii")
+def test_a_sign_that_the_output_lacks_is_shown_as_another(folder: Path) -> None:
+    shutil.move(folder / "good.csv", folder / "caf\N{LATIN SMALL LETTER E WITH ACUTE}.csv")
+    ended = kvfrag(folder, "trace", "info", "caf\N{LATIN SMALL LETTER E WITH ACUTE}.csv", PYTHONIOENCODING="ascii")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "|  ?" in ended.stdout
+    assert ended.stdout.startswith("caf?.csv: 3 requests over 2.5 s\n")
 
 
 def test_a_terminal_gets_tables_that_fit_and_no_bar_for_a_short_run(folder: Path) -> None:

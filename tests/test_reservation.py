@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from allocators import Buddy, Contiguous, InputError
+from allocators import Buddy, Contiguous, Extent, InputError, Reserving, check_allocator
 
 CLASSES = pytest.mark.parametrize("allocator_class", [Contiguous, Buddy])
 
@@ -128,3 +128,40 @@ def test_they_never_grow(allocator_class: type[Contiguous | Buddy]) -> None:
     allocator.admit(1, 4, 5)
     assert (allocator.contiguous, allocator.grow_slots) == (True, 0)
     assert (allocator.grow([1]), allocator.grow([]), allocator.held_slots(1)) == (0, 0, 8)
+
+
+class Slabs(Reserving):
+    """What a user writes on top of the rules: where an extent comes from, and where it goes back to."""
+
+    spec = "slabs"
+
+    def __init__(self) -> None:
+        super().__init__(100, "oracle")
+        self._place_at_most(8)
+        self.tail_slots = 4
+        self.starts = list(range(0, 96, 8))
+
+    @property
+    def largest_free_slots(self) -> int:
+        return 8 if self.starts else 0
+
+    def _place(self, slots: int) -> Extent | None:
+        return Extent(self.starts.pop(), 8) if slots <= 8 and self.starts else None
+
+    def _give_back(self, extent: Extent) -> None:
+        self.starts.append(extent.start)
+
+
+def test_two_methods_make_an_allocator() -> None:
+    check_allocator(Slabs, steps=500)
+    slabs = Slabs()
+    assert (slabs.fits_empty(4, 5), slabs.fits_empty(4, 6)) == (True, False)
+    assert (slabs.admit(1, 4, 5), slabs.extents(1), slabs.free_slots) == (8, (Extent(88, 8),), 92)
+
+
+def test_the_two_methods_are_needed() -> None:
+    bare = Reserving(100, "oracle")
+    with pytest.raises(NotImplementedError):
+        bare.admit(1, 4, 5)
+    with pytest.raises(NotImplementedError):
+        bare._give_back(Extent(0, 8))

@@ -21,8 +21,10 @@ class Slab:
     contiguous = True
     grow_slots = 0
 
-    def __init__(self, capacity: int, slab: int, highest: bool = False, spare: float = 0, limit: int | None = 9):
-        self.capacity, self.slab, self.highest, self.spare, self.limit = capacity, slab, highest, spare, limit
+    def __init__(self, capacity: int, slab: int, highest: bool = False, spare: float = 0, limit: int | None = 9,
+                 scale: int | float = 1):
+        self.capacity, self.slab, self.highest, self.spare = capacity, slab, highest, spare
+        self.limit, self.scale = limit, scale
         self.tail_slots = capacity % slab
         self.starts = list(range(0, capacity - self.tail_slots, slab))
         self.held = {}
@@ -85,6 +87,7 @@ VALUE = 7
 def own_slabs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "own_slabs.py").write_text(OWN)
     (tmp_path / "own_broken.py").write_text("import a_module_that_is_not_there\n")
+    (tmp_path / "own_failing.py").write_text("raise SystemExit(3)\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield
     sys.modules.pop("own_slabs", None)
@@ -214,16 +217,17 @@ def test_a_users_own_allocator_is_made_by_its_dotted_path_and_keeps_the_protocol
 @pytest.mark.parametrize(
     ("options", "given"),
     [
-        ("slab=7", (7, False, 0, 9)),
-        ("slab=7,highest=true", (7, True, 0, 9)),
-        ("slab=7,highest=false,spare=0.5", (7, False, 0.5, 9)),
-        ("slab=7,spare=1e-2,limit=none", (7, False, 0.01, None)),
-        ("slab=7,spare=2,limit=-3", (7, False, 2.0, -3)),
+        ("slab=7", (7, False, 0, 9, 1)),
+        ("slab=7,highest=true", (7, True, 0, 9, 1)),
+        ("slab=7,highest=false,spare=0.5", (7, False, 0.5, 9, 1)),
+        ("slab=7,spare=1e-2,limit=none", (7, False, 0.01, None, 1)),
+        ("slab=7,spare=2,limit=-3,scale=2", (7, False, 2.0, -3, 2)),
+        ("slab=7,scale=0.5", (7, False, 0, 9, 0.5)),
     ],
 )
 def test_options_are_read_as_the_type_hints_say(options: str, given: tuple[object, ...]) -> None:
     slab = vars(make_allocator(f"own_slabs.Slab:{options}", 100))
-    read = tuple(slab[name] for name in ("slab", "highest", "spare", "limit"))
+    read = tuple(slab[name] for name in ("slab", "highest", "spare", "limit", "scale"))
     assert read == given
     assert [type(value) for value in read] == [type(value) for value in given]
 
@@ -244,7 +248,7 @@ def test_an_own_constructor_gets_what_it_takes() -> None:
         ("own_slabs.Slab:highest=true", "own_slabs.Slab needs slab, as in own_slabs.Slab:slab=..."),
         (
             "own_slabs.Slab:size=4",
-            "unknown option 'size' of own_slabs.Slab; choose from highest, limit, slab, spare",
+            "unknown option 'size' of own_slabs.Slab; choose from highest, limit, scale, slab, spare",
         ),
         ("own_slabs.Bare:slab=4", "unknown option 'slab' of own_slabs.Bare; choose from (none)"),
         ("own_slabs.Slab:slab=4,slab=5", "'slab' is given twice in 'own_slabs.Slab:slab=4,slab=5'"),
@@ -271,12 +275,22 @@ def test_an_own_constructor_gets_what_it_takes() -> None:
             "unknown allocator 'own_broken.Slab'; choose from buddy, contiguous, paged "
             "(own_broken cannot be imported: No module named 'a_module_that_is_not_there')",
         ),
+        ("own_failing.Slab", "own_failing cannot be imported: it exits with 3"),
+        (
+            "os.getcwd",
+            "os.getcwd is not an allocator class: it must take the capacity, in slots, as its first argument",
+        ),
     ],
 )
 def test_what_is_wrong_with_an_own_allocator_is_told_in_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError) as told:
         make_allocator(text, 100)
     assert str(told.value) == message
+
+
+def test_a_thing_that_is_no_class_of_python_is_told() -> None:
+    with pytest.raises(InputError, match=r"^builtins\.int is not an allocator class: no signature"):
+        make_allocator("builtins.int", 100)
 
 
 def test_the_table_has_the_projects_allocators() -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import struct
+import threading
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,15 @@ def test_open_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InputError, match=f"is neither a file nor a workload; {known}$") as caught:
             open_trace(wrong)
         assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_pipe_can_be_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("arrival_s,prompt_tokens,output_tokens\n0,5,6\n",))
+    writer.start()
+    assert open_trace(str(pipe)).prompt_tokens.tolist() == [5]
+    writer.join()
 
 
 # The real files.

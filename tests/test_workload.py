@@ -2,14 +2,17 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from allocators import InputError
-from simulator.trace import Trace
-from simulator.workload import MAX_REQUESTS, Profile, Workload, parse_workload, poisson_arrivals, profiles
+from simulator.arrivals import onoff_cv, poisson_arrivals
+from simulator.profile import Profile, profiles
+from simulator.trace import Trace, describe
+from simulator.workload import MAX_REQUESTS, Workload, parse_workload
 
 REAL = {
     "azure-code": "AzureLLMInferenceTrace_code.csv",
@@ -23,10 +26,18 @@ def test_the_mean_lengths_are_those_of_the_profile(name: str) -> None:
     trace = Trace.workload(name, rate=1, requests=1_000_000)
     prompt, output = trace.prompt_tokens.mean(), trace.output_tokens.mean()
     assert prompt == pytest.approx(profiles()[name].mean_prompt, rel=0.015)
-    # Geometric between quantiles is 2.5 % short where outputs are mostly short and some long (azure-code), and
-    # drawing pairs beyond the limit again costs arxiv 2 %.
-    tolerance = {"azure-code": 0.03, "arxiv": 0.025}.get(name, 0.015)
-    assert output == pytest.approx(profiles()[name].mean_output, rel=tolerance)
+    assert output == pytest.approx(profiles()[name].mean_output, rel=0.015)
+
+
+@pytest.mark.parametrize("name", profiles())
+def test_the_lengths_are_distributed_as_in_the_profile(name: str) -> None:
+    """Also under the profile's own limit: sharegpt and arxiv have one."""
+    drawn = Trace.workload(name, rate=1, requests=50_000)
+    profile = profiles()[name]
+    points = (np.arange(20_000) + 0.5) / 20_000
+    for tokens, quantiles in ((drawn.prompt_tokens, profile.prompt), (drawn.output_tokens, profile.output)):
+        expected = [np.exp(np.interp(points, profile.probabilities, cell)) for cell in quantiles]
+        assert distance(np.rint(np.concatenate(expected)).astype(np.int64), tokens) < 0.015
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -91,6 +102,35 @@ def test_arrivals_are_a_poisson_process() -> None:
     assert (gaps > 2 / 50).mean() == pytest.approx(np.exp(-2), rel=0.03)
 
 
+@pytest.mark.parametrize("cv", [0.25, 0.5, 1.0, 2.0, 4.0])
+def test_gamma_arrivals_have_the_cv_asked_for(cv: float) -> None:
+    trace = Trace.workload("azure-conv", rate=7, requests=100_000, cv=cv)
+    numbers = describe(trace)
+    assert numbers["gap_cv"] == pytest.approx(cv, rel=0.05)
+    assert numbers["rate_per_s"] == pytest.approx(7, rel=0.02 * max(cv, 1))
+    assert trace.name == f"azure-conv:rate=7,requests=100000,seed=0,cv={cv:g}"
+
+
+def test_on_off_arrivals_come_in_phases() -> None:
+    trace = Trace.workload("azure-conv", rate=5, duration_s=200_000, on_s=2, off_s=8)
+    numbers = describe(trace)
+    assert numbers["rate_per_s"] == pytest.approx(5, rel=0.05)
+    assert numbers["gap_cv"] == pytest.approx(onoff_cv(5, 2, 8), rel=0.05)
+    gaps = np.diff(trace.arrival_ns) / 1e9
+    assert gaps[gaps < 1].mean() == pytest.approx(1 / 25, rel=0.05)
+    assert trace.name == "azure-conv:rate=5,duration=200000,seed=0,on=2,off=8"
+    assert Trace.of_workload(parse_workload(trace.name)).sha256 == trace.sha256
+
+
+@pytest.mark.parametrize("options", [{"cv": 3.0}, {"on_s": 0.5, "off_s": 3.0}])
+def test_longer_bursty_traces_begin_with_the_shorter(options: Any) -> None:
+    short, long = (Trace.workload("azure-conv", rate=40, requests=n, **options) for n in (1_000, 100_000))
+    assert long[:1_000].sha256 == short.sha256
+    by_time = Trace.workload("azure-conv", rate=40, duration_s=2_000, **options)
+    common = min(len(by_time), len(long))
+    assert by_time[:common].sha256 == long[:common].sha256
+
+
 def test_so_many_requests() -> None:
     trace = Trace.workload("azure-conv", requests=100_000)
     assert len(trace) == 100_000
@@ -132,7 +172,16 @@ def test_parse_workload() -> None:
     ("text", "message"),
     [
         ("sharegpt", "workload sharegpt has no rate of its own: give one, as in sharegpt:rate=4"),
-        ("bard:rate=4", "unknown workload 'bard'; choose from sharegpt, azure-conv, azure-code, mooncake-conv, arxiv"),
+        (
+            "bard:rate=4",
+            "unknown workload 'bard'; choose from sharegpt, azure-conv, azure-code, mooncake-conv, arxiv, or a file",
+        ),
+        ("arxiv:rate=4,cv=0", "cv(=0.0) must be a finite number > 0"),
+        ("arxiv:rate=4,cv=200", "cv(=200) must be 0.01 to 100"),
+        ("arxiv:rate=4,cv=2,on=1,off=1", "workload arxiv takes cv, or on and off, not both"),
+        ("arxiv:rate=4,on=1", "workload arxiv takes on and off together, as in arxiv:on=5,off=20"),
+        ("arxiv:rate=4,on=-1,off=1", "on(=-1.0) must be a finite number > 0"),
+        ("arxiv:rate=4,on=1e-5,off=1e-5", "on + off(=2e-05 s) must be >= 0.001 / rate"),
         ("arxiv:rate=nan", "rate(=nan) must be a finite number > 0"),
         ("arxiv:rate=inf", "rate(=inf) must be a finite number > 0"),
         ("arxiv:rate=0", "rate(=0.0) must be a finite number > 0"),
@@ -144,7 +193,10 @@ def test_parse_workload() -> None:
         ("arxiv:rate=4,seed=-1", "seed(=-1) must be a whole number >= 0"),
         ("arxiv:rate=4,max_total=1", "max_total(=1) must be a whole number >= 2"),
         ("arxiv:rate=4,requests=5,duration=5", "workload arxiv takes duration or requests, not both"),
-        ("arxiv:f=4", "unknown option 'f' of workload arxiv; choose from rate, duration, requests, seed, max_total"),
+        (
+            "arxiv:f=4",
+            "unknown option 'f' of workload arxiv; choose from rate, duration, requests, seed, max_total, cv, on, off",
+        ),
         ("arxiv:rate", "'rate' in 'arxiv:rate' must read key=value, as in name:key=value,key=value"),
         (
             "arxiv:rate=1e9,duration=1e9",

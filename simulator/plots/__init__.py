@@ -13,16 +13,20 @@ from simulator.plots.style import drawn, spread
 from simulator.plots.sweeps import sweep_heat, sweep_lines
 from simulator.plots.tables import block_table
 from simulator.plots.timeline import waste_over_time
+from simulator.plots.traces import arrivals_over_time, length_distributions, trace_overview
 
 __all__ = [
     "animate",
+    "arrivals_over_time",
     "block_table",
     "drawn",
     "holes",
+    "length_distributions",
     "memory_map",
     "spread",
     "sweep_heat",
     "sweep_lines",
+    "trace_overview",
     "waste_bars",
     "waste_over_time",
 ]

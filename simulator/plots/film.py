@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from allocators.base import one_of, whole
 from simulator.history import History
+from simulator.output import write_whole
 from simulator.plots.instant import InstantMap
 from simulator.plots.mapkey import span
 from simulator.plots.style import settled
 from simulator.progress import progress_bar
-from simulator.report import check_outputs, write_whole
+from simulator.report import check_outputs
 from simulator.run import Run
 
 KINDS = (".html", ".gif")

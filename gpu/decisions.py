@@ -1,0 +1,182 @@
+"""What a simulator decides about memory, in order: the only thing the device is told.
+
+A log of decisions can be kept in a file, a JSON array a line, so that a machine without the simulator can replay it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allocators.base import Extent, InputError
+
+if TYPE_CHECKING:
+    from simulator.run import Layout as MemoryMap
+    from simulator.run import Run
+
+FORMAT = "kvfrag decisions 1"
+
+
+@dataclass(frozen=True)
+class Admit:
+    """A request gets its extents, in token order, and writes ``written_tokens`` at once (P, or P + produced)."""
+
+    request_id: int
+    extents: Sequence[Extent]
+    written_tokens: int
+
+
+@dataclass(frozen=True)
+class Grow:
+    """A request's extents after growing: all of them, those it had first."""
+
+    request_id: int
+    extents: Sequence[Extent]
+
+
+@dataclass(frozen=True)
+class Write:
+    """A request writes ``tokens`` more token states."""
+
+    request_id: int
+    tokens: int = 1
+
+
+@dataclass(frozen=True)
+class Release:
+    """A request gives back all its memory: finished, or preempted."""
+
+    request_id: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The ledger of an iteration, after its writes: slots used and held by all, and each running request's tokens."""
+
+    time_s: float
+    used: int
+    held: int
+    written: Mapping[int, int]
+
+
+Decision = Admit | Grow | Write | Release | Sample
+
+
+@dataclass(frozen=True)
+class Log:
+    """All decisions of one run: the allocator's spec, the pool's capacity in slots, and what was decided."""
+
+    spec: str
+    capacity: int
+    decisions: Sequence[Decision] = field(repr=False)
+
+    def lengths(self, most: int = 128) -> tuple[int, ...]:
+        """Tokens of the requests that ran in the fullest sample, at most so many of them. Empty without a sample."""
+        samples = [decision for decision in self.decisions if isinstance(decision, Sample)]
+        fullest = max(samples, key=lambda sample: len(sample.written), default=None)
+        return tuple(fullest.written.values())[:most] if fullest else ()
+
+    def write(self, path: Path) -> None:
+        """Write the log to a file."""
+        lines: list[Any] = [[FORMAT, self.spec, self.capacity]]
+        lines += [_row(decision) for decision in self.decisions]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+    @staticmethod
+    def read(path: Path) -> "Log":
+        """Read a log. Raises InputError that names the line which is not one."""
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        row, decisions = 1, []
+        try:
+            form, spec, capacity = json.loads(lines[0])
+            if form != FORMAT:
+                raise ValueError(form)
+            for row, line in enumerate(lines[1:], 2):  # noqa: B007  (the row is for the error)
+                decisions.append(_decision(json.loads(line)))
+        except (ValueError, TypeError, IndexError) as error:
+            raise InputError(f"{path}, row {row}: not a row of a decision log") from error
+        return Log(str(spec), int(capacity), decisions)
+
+
+def _row(decision: Decision) -> list[Any]:
+    match decision:
+        case Admit(request_id, extents, tokens):
+            return ["admit", request_id, tokens, *extents]
+        case Grow(request_id, extents):
+            return ["grow", request_id, *extents]
+        case Write(request_id, tokens):
+            return ["write", request_id, tokens]
+        case Release(request_id):
+            return ["release", request_id]
+        case Sample(time_s, used, held, written):
+            return ["sample", time_s, used, held, *written.items()]
+
+
+def _decision(row: list[Any]) -> Decision:
+    match row:
+        case ["admit", int(request_id), int(tokens), *extents]:
+            return Admit(request_id, [Extent(int(start), int(slots)) for start, slots in extents], tokens)
+        case ["grow", int(request_id), *extents]:
+            return Grow(request_id, [Extent(int(start), int(slots)) for start, slots in extents])
+        case ["write", int(request_id), int(tokens)]:
+            return Write(request_id, tokens)
+        case ["release", int(request_id)]:
+            return Release(request_id)
+        case ["sample", time_s, int(used), int(held), *written]:
+            return Sample(float(time_s), used, held, {int(i): int(tokens) for i, tokens in written})
+    raise ValueError(row)
+
+
+def log_of(run: "Run") -> Log:
+    """The log of a run that was simulated with ``decisions=True`` and ``layout_times_s``: each memory map is a sample.
+
+    Between two decisions every running request writes a token an iteration; those writes are told when they matter, at
+    a sample or before the memory is given back. Raises InputError for a run that kept no decisions or no memory map.
+    """
+    layouts = [(layout.iteration, layout) for layout in run.layouts if layout.iteration is not None]
+    if run.decisions is None or not layouts:
+        raise InputError(f"run {run.name!r} has no decisions or no memory maps: simulate with decisions and layouts")
+    extents: dict[int, list[Extent]] = {}
+    written: dict[int, int] = {}  # tokens of each request that the log has told
+    first: dict[int, int] = {}  # its tokens before iteration 0, if it had run from then on
+    decisions: list[Decision] = []
+
+    def write_up_to(iteration: int, request: int) -> None:
+        missing = first[request] + iteration - written[request]
+        if missing:
+            decisions.append(Write(request, missing))
+            written[request] += missing
+
+    def sample(iteration: int, layout: "MemoryMap") -> None:
+        for request in written:
+            write_up_to(iteration, request)
+        tokens = {held.request: held.written_tokens for held in layout.allocations}
+        decisions.append(Sample(layout.time_s, layout.used_slots, layout.held_slots, tokens))
+
+    names = ("iteration", "kind", "request", "index", "start", "slots", "tokens")
+    columns = (run.decisions[name].tolist() for name in names)
+    for (iteration, kind, request), group in groupby(zip(*columns, strict=True), key=lambda row: row[:3]):
+        while layouts and layouts[0][0] < iteration:
+            sample(*layouts.pop(0))
+        if kind in ("finish", "preempt"):
+            write_up_to(iteration - 1, request)
+            decisions.append(Release(request))
+            del extents[request], written[request], first[request]
+            continue
+        rows = list(group)
+        for _, _, _, index, start, slots, _ in rows:
+            extents.setdefault(request, [])[index:] = [Extent(start, slots)]
+        if kind == "admit":
+            tokens = rows[0][-1]
+            written[request], first[request] = tokens, tokens - iteration
+            decisions.append(Admit(request, tuple(extents[request]), tokens))
+        else:
+            decisions.append(Grow(request, tuple(extents[request])))
+    for at, layout in layouts:
+        sample(at, layout)
+    return Log(run.allocator, run.capacity, decisions)

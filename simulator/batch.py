@@ -1,0 +1,164 @@
+"""The running requests and the preempted ones, and the steps that are rare: growing without room, preemption, return.
+
+What is common lives in the loop of ``simulator/engine.py``, which reads and writes the same collections.
+"""
+
+from collections import defaultdict, deque
+from dataclasses import dataclass
+
+from allocators.base import Allocator
+from simulator.agenda import Agenda
+from simulator.decisions import DecisionLog
+from simulator.run import Allocation
+from simulator.settings import Settings
+
+Running = tuple[int, int, int, int, int]
+"""A running request as it was last admitted: its first iteration, the tokens prefilled in it, the tokens produced
+from then on, its overprovision in slots, and its rank in admission order."""
+
+
+@dataclass
+class Change:
+    """What growing did to the batch: slots by what they hold (``ledger.COLUMNS``), token states moved to the host."""
+
+    covered: int = 0
+    rounding: int = 0
+    overprovision: int = 0
+    used: int = 0
+    swapped_tokens: int = 0
+    preempted: int = 0
+    """Requests."""
+
+
+def broken_promise(allocator: Allocator, what: str) -> RuntimeError:
+    """The error for an allocator that does not keep its protocol."""
+    return RuntimeError(f"{allocator.spec} broke a promise: {what}; allocators.check_allocator tells more")
+
+
+class Batch:
+    """Who runs and who was preempted, with what each has and needs. Iterations and times are handed in."""
+
+    def __init__(self, allocator: Allocator, settings: Settings, log: DecisionLog | None) -> None:
+        self.allocator, self.settings, self.log = allocator, settings, log
+        self.running: dict[int, Running] = {}  # in admission order
+        self.ends = Agenda(self._rank)  # by the iteration in which a request produces its last token
+        self.grows = Agenda(self._rank)  # by the iteration in which a request next needs memory
+        # What the last grows due in an iteration hold beyond what their requests will ever write.
+        self.last_grow_rounding: defaultdict[int, int] = defaultdict(int)
+        # Preempted requests go before the trace: what each has to prefill and to produce, since when it waits, and
+        # the token states it has on the host.
+        self.returning: deque[int] = deque()
+        self.left: dict[int, tuple[int, int]] = {}
+        self.since_ps: dict[int, int] = {}
+        self.on_host: dict[int, int] = {}
+        self.host_slots = 0
+        self.preemptions: dict[int, int] = {}  # how often, by request
+        self.requeued_ps: list[tuple[int, int]] = []  # waits after a preemption that ended: from, to
+
+    def _rank(self, request: int) -> int:
+        return self.running[request][4]
+
+    def grow_or_preempt(self, growing: list[int], count: int, iteration: int, now_ps: int) -> Change:
+        """Serve those behind the first ``count`` too; whenever there is no room, preempt the newest running request."""
+        change, logged = Change(), 0
+        if not 0 <= count <= len(growing):
+            raise broken_promise(self.allocator, f"grow served {count} of {len(growing)} requests")
+        step = self.allocator.grow_slots
+        if step is None:
+            self._grow_one_by_one(growing, iteration, now_ps, change)
+            return change
+        while True:
+            if self.log is not None:
+                self.log.grow(iteration, now_ps, growing[logged:count])
+            if count == len(growing):
+                break
+            logged = count
+            victim = self._preempt_newest(iteration, now_ps, change)
+            if victim in growing:
+                growing.remove(victim)
+            count += self.allocator.grow(growing[count:])
+        rounding = self.last_grow_rounding.pop(iteration, 0)
+        change.rounding += rounding
+        change.covered += step * count - rounding
+        if growing:
+            self.grows.merge(iteration + step, growing)
+        return change
+
+    def _grow_one_by_one(self, growing: list[int], iteration: int, now_ps: int, change: Change) -> None:
+        """The same for an allocator whose grows differ in size."""
+        while growing:
+            request = growing[0]
+            before = self.allocator.held_slots(request)
+            if not self.allocator.grow([request]):
+                victim = self._preempt_newest(iteration, now_ps, change)
+                if victim in growing:
+                    growing.remove(victim)
+                continue
+            del growing[0]
+            first, prompt, output, _, _ = self.running[request]
+            final = prompt + output - 1
+            after = self.allocator.held_slots(request)
+            change.covered += min(after, final) - before
+            change.rounding += max(after - final, 0)
+            if self.log is not None:
+                self.log.grow(iteration, now_ps, [request])
+            if after < final:
+                self.grows.merge(first + after - prompt + 1, [request])
+
+    def _preempt_newest(self, iteration: int, now_ps: int, change: Change) -> int:
+        """Take all memory from the newest running request and put it at the head of the queue."""
+        request, (first, prompt, output, overprovision, _) = self.running.popitem()
+        final = prompt + output - 1
+        produced = iteration - first
+        states = prompt + produced - 1  # its write of this iteration has not happened
+        held = self.allocator.release(request)
+        if self.log is not None:
+            self.log.release("preempt", iteration, now_ps, request, states)
+        change.preempted += 1
+        change.used -= states
+        change.covered -= min(held, final)
+        change.overprovision -= overprovision
+        self.ends.discard(first + output - 1, request)
+        next_grow = first + held - prompt + 1
+        self.grows.discard(next_grow, request)
+        if held >= final:
+            change.rounding -= held - final - overprovision
+        else:
+            self.plan_last_grow(next_grow, final - held, -1)
+        self.returning.appendleft(request)
+        self.left[request] = prompt + produced, output - produced
+        self.since_ps[request] = now_ps
+        if self.settings.preemption == "swap" and self.host_slots + states <= self.settings.swap_slots:
+            self.on_host[request] = states
+            self.host_slots += states
+            change.swapped_tokens += states
+        self.preemptions[request] = self.preemptions.get(request, 0) + 1
+        return request
+
+    def plan_last_grow(self, next_grow: int, missing: int, sign: int) -> None:
+        """Enter (1) or take back (-1) the rounding that a request's last grow adds: what it is given past its end."""
+        step = self.allocator.grow_slots
+        if step:
+            more = -(-missing // step)
+            self.last_grow_rounding[next_grow + (more - 1) * step] += sign * (more * step - missing)
+
+    def come_back(self, request: int, now_ps: int) -> int:
+        """A preempted request runs again; returns the token states it has swapped in, 0 when it prefills anew."""
+        del self.left[request]
+        self.requeued_ps.append((self.since_ps.pop(request), now_ps))
+        states = self.on_host.pop(request, 0)
+        self.host_slots -= states
+        return states
+
+    def allocations(self, iteration: int) -> tuple[Allocation, ...]:
+        """What every running request holds in an iteration, its writes included, in admission order."""
+        return tuple(
+            Allocation(
+                request,
+                self.allocator.extents(request),
+                written_tokens=prompt + iteration - first,
+                final_tokens=prompt + output - 1,
+                overprovision_slots=overprovision,
+            )
+            for request, (first, prompt, output, overprovision, _) in self.running.items()
+        )

@@ -1,0 +1,127 @@
+"""What the commands of ``kvfrag`` share: options, reading the trace they name, notes, progress and pictures."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from tqdm import tqdm
+
+from allocators.base import InputError
+from simulator.catalogue import find_file
+from simulator.output import write_whole
+from simulator.progress import progress_bar
+from simulator.schema import listed, short
+from simulator.trace import Trace, open_trace
+
+PICTURES = (".png", ".svg", ".pdf")
+PAGE = ".html"
+
+
+def whole_number(metavar: str, help: str) -> Any:
+    """An option that takes a whole number."""
+
+    def parse(text: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise typer.BadParameter(f"{short(text)} must be a whole number") from None
+
+    return typer.Option(metavar=metavar, help=help, parser=parse)
+
+
+def number(metavar: str, help: str) -> Any:
+    """An option that takes a number."""
+
+    def parse(text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            raise typer.BadParameter(f"{short(text)} must be a number") from None
+
+    return typer.Option(metavar=metavar, help=help, parser=parse)
+
+
+TraceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TRACE",
+        help="A trace file, the name of a public trace that was downloaded, or a workload such as "
+        "sharegpt:rate=4,duration=900,seed=0.",
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="NAME", help="The file's format, if not the one it looks like; package.module.reader."
+    ),
+]
+Rate = Annotated[
+    float | None, number("R", "Requests a second, for a file of lengths only: Poisson arrivals, each row once.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="A row that cannot be used is an error; else it is counted.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no notes on standard error.")]
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE|-", help="Write all figures as JSON; - for standard output.")
+]
+
+
+def json_file(json_to: str | None) -> Path | None:
+    """The file that ``--json`` names, if it names one."""
+    return None if json_to in (None, "-") else Path(json_to)
+
+
+def read_trace(
+    text: str,
+    strict: bool = False,
+    quiet: bool = False,
+    format: str | None = None,
+    rate: float | None = None,
+    count_tokens: Callable[[str], int] | None = None,
+) -> Trace:
+    """The trace that an argument names, with a progress bar; what is odd about it is noted."""
+    path = find_file(text)
+    size = os.stat(path).st_size if path is not None else 0  # noqa: PTH116
+    with progress(size, "reading", "B", quiet) as bar:
+        trace = open_trace(text, strict, format=format, rate=rate, count_tokens=count_tokens, advance=bar.update)
+    report = trace.report
+    if report is not None:
+        if report.dropped:
+            dropped = f"{report.rows - report.kept:,} of {report.rows:,} rows dropped"
+            note(quiet, f"{trace.name}: {dropped}: {listed(report.dropped)}; --strict names the first")
+        if report.out_of_order:
+            note(quiet, f"{trace.name}: {report.out_of_order:,} rows out of order, sorted")
+        for line in report.notes:
+            note(quiet, f"{trace.name}: {line}")
+    return trace
+
+
+def check_picture(path: Path, *more: str) -> None:
+    """Raise InputError unless a picture can be drawn as this kind of file, or it is one of ``more``."""
+    allowed = (*PICTURES, *more)
+    if path.suffix.lower() not in allowed:
+        raise InputError(f"--plot(={path}) must end in one of {', '.join(allowed)}")
+
+
+def draw(axes: Any, path: Path, quiet: bool) -> None:
+    """Write a picture to a file."""
+    from simulator.plots import drawn
+
+    write_whole(path, drawn(axes, path.suffix[1:].lower()))
+    note(quiet, f"drew {path}")
+
+
+@contextmanager
+def progress(total: int, name: str, unit: str, quiet: bool) -> Iterator["tqdm[Any]"]:
+    """A progress bar, on a terminal and after two seconds."""
+    with progress_bar(total, name, unit, not quiet and sys.stderr.isatty()) as bar:
+        yield bar
+
+
+def note(quiet: bool, text: str) -> None:
+    """A line on standard error."""
+    if not quiet:
+        print(text, file=sys.stderr)

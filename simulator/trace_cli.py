@@ -1,0 +1,253 @@
+"""``kvfrag trace``: look at request traces, make them, and fetch public ones."""
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from tqdm import tqdm
+
+from allocators.base import InputError, one_of
+from simulator.catalogue import CATALOGUE, find_file
+from simulator.download import DownloadError, download
+from simulator.export import check_ending, write_trace
+from simulator.options import (
+    Format,
+    Json,
+    Quiet,
+    Rate,
+    Strict,
+    TraceArgument,
+    check_picture,
+    draw,
+    json_file,
+    note,
+    number,
+    progress,
+    read_trace,
+)
+from simulator.output import write_whole
+from simulator.profile import measure_profile
+from simulator.report import check_outputs, console, print_trace, table, write_json
+from simulator.schema import NoArrivalsError
+from simulator.trace import Trace, describe
+from simulator.workload import parse_workload
+
+trace_app = typer.Typer(help="Look at request traces, convert and make them, fetch public ones.")
+
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FILE", help="The neutral format: .csv, .csv.gz or .parquet.")
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="package.module.function", help="Text -> number of tokens, for a file of texts; default: words."
+    ),
+]
+
+
+@trace_app.command()
+def info(
+    trace: TraceArgument,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw arrivals and lengths: .png, .svg or .pdf.")
+    ] = None,
+    json_to: Json = None,
+    format: Format = None,
+    rate: Rate = None,
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """What a trace holds: rows read, kept and dropped, arrivals, prompt and output lengths."""
+    if plot is not None:
+        check_picture(plot)
+    check_outputs({"--json": json_file(json_to), "--plot": plot}, [find_file(trace)])
+    requests = read_trace(trace, strict, quiet or json_to != "-", format, rate)  # the table tells what was dropped
+    facts = describe(requests)
+    if plot is not None:
+        from simulator.plots import trace_overview
+
+        draw(trace_overview(requests), plot, quiet)
+    if json_to is not None:
+        report = {} if requests.report is None else {"read": vars(requests.report)}
+        write_json(json_to, {"name": requests.name, "sha256": requests.sha256, **report, **facts})
+    if json_to != "-":
+        print_trace(requests, facts)
+
+
+@trace_app.command()
+def convert(
+    trace: TraceArgument,
+    output: Output,
+    tokenizer: Tokenizer = None,
+    format: Format = None,
+    rate: Rate = None,
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a trace of any format in the neutral one; sessions and block hashes are kept."""
+    _check_output(output, trace)
+    count_tokens = None if tokenizer is None else _function(tokenizer)
+    _write(read_trace(trace, strict, quiet, format, rate, count_tokens), output, quiet)
+
+
+@trace_app.command("slice")
+def cut(
+    trace: TraceArgument,
+    output: Output,
+    time: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="START END", help="Seconds from the first arrival; END excluded.")
+    ] = None,
+    requests: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="FIRST END", help="Requests from 0 in order; END excluded.")
+    ] = None,
+    format: Format = None,
+    rate: Rate = None,
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a part of a trace, its first arrival at 0, and compare its rate with the whole."""
+    if (time is None) == (requests is None):
+        raise InputError("which part? --time START END in seconds, or --requests FIRST END")
+    if requests is not None and not 0 <= requests[0] < requests[1]:
+        raise InputError(f"--requests(={requests[0]} {requests[1]}) must be FIRST END with 0 <= FIRST < END")
+    _check_output(output, trace)
+    whole = read_trace(trace, strict, quiet, format, rate)
+    part = whole[slice(*requests)] if requests is not None else whole.between(*time or ("", ""))
+    _write(part, output, quiet)
+    print(f"{_in_short(part)}, a part of {whole.name}: {_in_short(whole)}")
+
+
+@trace_app.command()
+def scale(
+    trace: TraceArgument,
+    output: Output,
+    rate: Annotated[float, number("FACTOR", "So many times as many requests a second.")] = 1.0,
+    lengths: Annotated[float, number("FACTOR", "Prompts and outputs so many times as long.")] = 1.0,
+    format: Format = None,
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a trace with its rate, its lengths, or both scaled by a factor."""
+    _check_output(output, trace)
+    whole = read_trace(trace, strict, quiet, format)
+    scaled = whole.scaled(rate, lengths)
+    if whole.block_hashes is not None and scaled.block_hashes is None:
+        note(quiet, "block hashes are left out: prompts of other lengths have others")
+    _write(scaled, output, quiet)
+    print(f"{_in_short(scaled)}, scaled from {whole.name}: {_in_short(whole)}")
+
+
+@trace_app.command()
+def generate(
+    workload: Annotated[
+        str,
+        typer.Argument(
+            metavar="LENGTHS:rate=4,...",
+            help="LENGTHS: a profile's name or file, or a trace file, whose requests are drawn from. Options: rate, "
+            "duration or requests, seed, max_total; cv=2 for gamma gaps, on=5,off=20 for phases, else Poisson.",
+        ),
+    ],
+    output: Output,
+    quiet: Quiet = False,
+) -> None:
+    """Write a synthetic trace."""
+    _check_output(output, workload)
+    _write(Trace.of_workload(parse_workload(workload)), output, quiet)
+
+
+@trace_app.command()
+def profile(
+    trace: TraceArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.json", help="The profile, a JSON file.")],
+    format: Format = None,
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a length profile, to share a workload without its trace: FILE.json:rate=4 then draws from it."""
+    check_outputs({"--output": output}, [find_file(trace)])
+    timed, requests = _maybe_timed(trace, strict, quiet, format)
+    facts = describe(requests)
+    rate, cv = (facts["rate_per_s"], facts["gap_cv"]) if timed else (None, None)
+    about = f"lengths of {requests.name}, {len(requests):,} requests"
+    made = measure_profile(output.stem, requests.prompt_tokens, requests.output_tokens, rate, cv, about)
+    write_whole(output, (json.dumps(made, separators=(",", ":")) + "\n").encode())
+    note(quiet, f"wrote {output}: {about}")
+
+
+def _maybe_timed(trace: str, strict: bool, quiet: bool, format: str | None) -> tuple[bool, Trace]:
+    """Whether a trace has arrivals of its own, and the trace."""
+    try:
+        return True, read_trace(trace, strict, quiet, format)
+    except NoArrivalsError:
+        return False, read_trace(trace, strict, True, format, rate=1.0)
+
+
+@trace_app.command("download")
+def fetch(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which; without it, what there is.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch a public trace from its publisher into the cache folder; kvfrag run NAME then finds it."""
+    if name is None:
+        console().print(_catalogue())
+        return
+    one_of("NAME", name, list(CATALOGUE))
+    source = CATALOGUE[name]
+    try:
+        with progress(0, name, "B", quiet) as bar:
+            fetched = download(name, source, _watched(bar))
+    except DownloadError as error:
+        # Neither the options nor an input of theirs are wrong: exit code 1, not 2.
+        note(False, f"kvfrag: {error}")
+        raise typer.Exit(1) from None
+    print(f"{name} is in {source.path}{'' if fetched else ' (it was there already)'}")
+    print(f"licence {source.licence}; cite {source.citation}")
+
+
+def _catalogue() -> Any:
+    shown = table("Public traces", "name", "licence", "what it is", "here")
+    for name, source in CATALOGUE.items():
+        shown.add_row(name, source.licence, source.about, "yes" if source.path.is_file() else "-")
+    shown.columns[2].justify = "left"
+    return shown
+
+
+def _watched(bar: "tqdm[Any]") -> Callable[[int, int | None], None]:
+    def watch(done: int, total: int | None) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
+
+    return watch
+
+
+def _check_output(output: Path, trace: str) -> None:
+    """Raise InputError unless a trace can be written there."""
+    check_ending(output, "--output")
+    check_outputs({"--output": output}, [find_file(trace)])
+
+
+def _write(trace: Trace, output: Path, quiet: bool) -> None:
+    with progress(len(trace), "writing", "request", quiet) as bar:
+        write_trace(trace, output, bar.update)
+    note(quiet, f"wrote {output}: {_in_short(trace)}")
+
+
+def _in_short(trace: Trace) -> str:
+    facts: Mapping[str, Any] = describe(trace)
+    rate = "all at once" if facts["rate_per_s"] is None else f"{facts['rate_per_s']:.4g}/s"
+    return f"{len(trace):,} request{'' if len(trace) == 1 else 's'} over {trace.duration_s:,.1f} s ({rate})"
+
+
+def _function(path: str) -> Callable[[str], int]:
+    """A function of the user's own, by its dotted path."""
+    module, _, name = path.rpartition(".")
+    try:
+        function = getattr(importlib.import_module(module), name, None) if module else None
+    except ImportError as error:
+        raise InputError(f"--tokenizer(={path}): {module} cannot be imported: {error}") from None
+    if not callable(function):
+        raise InputError(f"--tokenizer(={path}) must be package.module.function")
+    return cast(Callable[[str], int], function)

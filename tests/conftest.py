@@ -1,0 +1,34 @@
+"""Before any test module is imported: where the GPU part's kernels run.
+
+KVFRAG_DEVICE=cuda asks for a device; otherwise Triton's interpreter runs them on the CPU, which Triton must know
+when it is imported. Without torch and Triton the GPU part's tests are left out.
+"""
+
+import os
+from importlib.util import find_spec
+from zlib import crc32
+
+import pytest
+from hypothesis import settings
+
+# A slow machine is no fault of the code: no test may fail by the clock.
+settings.register_profile("kvfrag", deadline=None)
+settings.load_profile("kvfrag")
+
+DEVICE = os.environ.get("KVFRAG_DEVICE", "cpu")
+if DEVICE == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
+
+HAS_GPU_PART = find_spec("torch") is not None and find_spec("triton") is not None
+if not HAS_GPU_PART:
+    collect_ignore_glob = ["test_gpu_*.py"]
+
+
+def pytest_report_header() -> str:
+    return f"gpu part: {DEVICE if HAS_GPU_PART else 'left out, torch and triton are not installed'}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """KVFRAG_SHARD=k/n keeps one of n parts: on a device the time goes into compiling, which n processes share."""
+    part, _, parts = os.environ.get("KVFRAG_SHARD", "0/1").partition("/")
+    items[:] = [item for item in items if crc32(item.nodeid.encode()) % int(parts) == int(part)]
