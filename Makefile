@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 STAMPS = $(VENV)/.installed
 
-.PHONY: demo test lint types bench gpu clean
+.PHONY: demo test lint types bench gpu gallery notebooks lab clean
 
 demo: $(STAMPS)-core ## the PagedAttention paper's Figure 2: a table, and figure2.png
 	$(BIN)/kvfrag figure2
@@ -27,6 +27,15 @@ bench: $(STAMPS)-dev ## engine against the token-stepped reference, and reading 
 gpu: ## on a machine with a GPU, torch and triton: tests, check and bench on the device, within 200 s -> gpu/results/
 	$(PYTHON) -m gpu.suite gpu/logs/*.jsonl
 
+gallery: $(STAMPS)-dev ## every kind of picture, drawn again: docs/gallery/
+	$(BIN)/python docs/make_gallery.py
+
+notebooks: $(STAMPS)-dev ## run all notebooks again and save what they print and draw
+	$(BIN)/python notebooks/execute.py
+
+lab: $(STAMPS)-notebooks ## JupyterLab on the notebooks, with everything installed
+	$(BIN)/jupyter lab notebooks
+
 clean:
 	rm -rf $(VENV) build *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
@@ -36,6 +45,10 @@ $(BIN)/python:
 
 $(STAMPS)-core: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) .
+	touch $@
+
+$(STAMPS)-notebooks: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) '.[notebooks]'
 	touch $@
 
 $(STAMPS)-dev: $(BIN)/python pyproject.toml constraints.txt

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from allocators import ALLOCATORS, Allocator, InputError, make_allocator
-from allocators.base import whole
+from allocators.base import one_of, whole
 from simulator.cost import StepCost, parse_bytes
 from simulator.models import load_model, slots_for
 from simulator.options import (
+    PAGE,
     Format,
     Json,
     Quiet,
@@ -117,7 +118,10 @@ def run(
     save: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Save the run (several: a folder each in it).")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through."),
+    ] = None,
     format: Format = None,
     rate: Rate = None,
     strict: Strict = False,
@@ -145,15 +149,25 @@ def run(
     allocators = [allocator_of(spec, slots, max_model_len) for spec in allocator]
     folders = _folders(save, [made.spec for made in allocators])
     if plot is not None:
-        check_picture(plot)
+        check_picture(plot, PAGE)
+    page = plot is not None and plot.suffix.lower() == PAGE
+    if page:
+        from simulator.page import check_plotly
+
+        check_plotly()
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [trace, model])
     requests = read_trace(trace, strict, quiet, format, rate)
 
-    runs = [_replayed(requests, made, settings, spec, quiet) for made, spec in zip(allocators, allocator, strict=True)]
+    runs = [
+        _replayed(requests, made, settings, spec, quiet, page) for made, spec in zip(allocators, allocator, strict=True)
+    ]
     for folder, one in zip(folders, runs, strict=False):
         one.save(folder)
         note(quiet, f"saved {one.name} in {folder}")
-    if plot is not None:
+    if plot is not None and page:
+        runs[0].to_html(plot, *runs[1:])
+        note(quiet, f"wrote {plot}: open it in a browser")
+    elif plot is not None:
         from simulator.plots import waste_bars
 
         draw(waste_bars(runs, view), plot, quiet)
@@ -197,6 +211,19 @@ def figure2(
     if seeds > 1:
         out.print(f"  mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
     draw(waste_bars(bars, "paper", reference=PAPER, reference_name="paper"), plot, quiet)
+
+
+@app.command(short_help="A worked example, step by step.")
+def lesson(
+    name: Annotated[str, typer.Argument(metavar="buddy|figure3|figure6|waste", help="Which one.")],
+) -> None:
+    """A worked example, step by step: buddy blocks, the PagedAttention paper's Figures 3 and 6, the wastes compared."""
+    from simulator.lessons import LESSONS, tell
+
+    one_of("lesson", name, list(LESSONS))
+    out = console()
+    for paragraph in tell(name):
+        out.print(paragraph, end="\n\n", soft_wrap=True)
 
 
 def pool_slots(capacity: int | None, memory: str | None, model: str | None) -> int:
@@ -260,9 +287,11 @@ def _folders(save: Path | None, specs: Sequence[str]) -> list[Path]:
     return folders
 
 
-def _replayed(requests: Trace, allocator: Allocator, settings: Settings, label: str, quiet: bool) -> Run:
+def _replayed(
+    requests: Trace, allocator: Allocator, settings: Settings, label: str, quiet: bool, decisions: bool
+) -> Run:
     from simulator.replay import simulate
 
     fields: dict[str, Any] = vars(settings)
     shown = not quiet and sys.stderr.isatty()
-    return replace(simulate(requests, allocator, progress=shown, **fields), label=label)
+    return replace(simulate(requests, allocator, progress=shown, decisions=decisions, **fields), label=label)

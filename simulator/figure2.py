@@ -89,6 +89,6 @@ def figure2(seeds: Sequence[int], on_run: Callable[[], object] = lambda: None) -
     for seed in seeds:
         trace = workload(seed)
         for name, make in ALLOCATORS.items():
-            runs[name].append(simulate(trace, make(), **SETTINGS))
+            runs[name].append(simulate(trace, make(), progress=False, **SETTINGS))
             on_run()
     return [Bar(name, tuple(several)) for name, several in runs.items()]

@@ -13,10 +13,12 @@ from tqdm import tqdm
 from allocators.base import InputError
 from simulator.catalogue import find_file
 from simulator.output import write_whole
+from simulator.progress import progress_bar
 from simulator.schema import listed, short
 from simulator.trace import Trace, open_trace
 
 PICTURES = (".png", ".svg", ".pdf")
+PAGE = ".html"
 
 
 def whole_number(metavar: str, help: str) -> Any:
@@ -97,10 +99,11 @@ def read_trace(
     return trace
 
 
-def check_picture(path: Path) -> None:
-    """Raise InputError unless a picture can be drawn as this kind of file."""
-    if path.suffix.lower() not in PICTURES:
-        raise InputError(f"--plot(={path}) must end in one of {', '.join(PICTURES)}")
+def check_picture(path: Path, *more: str) -> None:
+    """Raise InputError unless a picture can be drawn as this kind of file, or it is one of ``more``."""
+    allowed = (*PICTURES, *more)
+    if path.suffix.lower() not in allowed:
+        raise InputError(f"--plot(={path}) must end in one of {', '.join(allowed)}")
 
 
 def draw(axes: Any, path: Path, quiet: bool) -> None:
@@ -114,8 +117,7 @@ def draw(axes: Any, path: Path, quiet: bool) -> None:
 @contextmanager
 def progress(total: int, name: str, unit: str, quiet: bool) -> Iterator["tqdm[Any]"]:
     """A progress bar, on a terminal and after two seconds."""
-    shown = not quiet and sys.stderr.isatty()
-    with tqdm(total=total, desc=name, unit=unit, unit_scale=unit == "B", delay=2.0, disable=not shown) as bar:
+    with progress_bar(total, name, unit, not quiet and sys.stderr.isatty()) as bar:
         yield bar
 
 

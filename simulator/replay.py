@@ -1,7 +1,7 @@
 """``simulate``: a trace, an allocator and a server's settings in; a :class:`~simulator.run.Run` out."""
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import TypedDict, Unpack
@@ -9,18 +9,17 @@ from typing import TypedDict, Unpack
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
 from simulator.engine import Requests, Served, Server, serve
 from simulator.ledger import CATEGORIES, Ledger
+from simulator.progress import progress_bar
 from simulator.run import STATUS, Run, Source
 from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
 from simulator.trace import Trace
 
-_PROGRESS_AFTER_S = 2.0
 _LONGEST_PS = 1 << 62  # of an iteration, so that the ledger's 64-bit numbers hold it
 
 
@@ -44,7 +43,7 @@ def simulate(
     timeline_bins: int = 1000,
     layout_times_s: Iterable[float] = (),
     decisions: bool = False,
-    progress: bool = False,
+    progress: bool | None = None,
     **settings: Unpack[SettingsFields],
 ) -> Run:
     """Replay a trace against a new allocator: an old one's free lists remember, even when all of it is free.
@@ -53,7 +52,8 @@ def simulate(
     ``max_model_len`` is the allocator's when it has one and none is given. ``timeline_bins``: rows of
     ``run.timeline``, 0 for none. ``layout_times_s``: when to keep a memory map, in seconds from the first arrival.
     ``decisions``: keep the decision log, which the run needs to be carried out on a device or drawn over time.
-    ``progress``: a bar on standard error when it takes longer than two seconds.
+    ``progress``: whether a run of more than two seconds shows a bar on standard error; None: in a terminal or a
+    notebook.
 
     Raises InputError for settings that are not allowed or do not go together.
     """
@@ -73,13 +73,7 @@ def simulate(
 
     ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token)
     log = DecisionLog(allocator) if decisions else None
-    with tqdm(
-        total=len(rows),
-        desc=allocator.spec.partition(":")[0],
-        unit="req",
-        delay=_PROGRESS_AFTER_S,
-        disable=not progress,
-    ) as bar:
+    with progress_bar(len(rows), allocator.spec.partition(":")[0], "req", progress) as bar:
         server = Server(
             *(allocator, chosen, ledger, Requests(arrivals_ps, prompts, outputs, rows)),
             layout_times_ps,
@@ -110,7 +104,12 @@ def simulate(
         duration_ps=duration_ps,
         integrals={name: sum(values) for name, values in parts.items()},
         counts=counted,
-        timeline=_timeline(edges if bins and duration_ps else [], parts, _waits(arrivals_ps, status, served)),
+        timeline=_timeline(
+            edges if bins and duration_ps else [],
+            parts,
+            _waits(arrivals_ps, status, served),
+            preemptions_ps=sorted(since_ps for since_ps, _ in served.requeued_ps),
+        ),
         requests=_requests(arrivals_ps, prompts, outputs, served, status),
         layouts=tuple(served.layouts),
         decisions=None if log is None else log.frame(),
@@ -185,9 +184,12 @@ def _final_status(rejected: list[str], arrivals_ps: list[int], served: Served) -
 
 
 def _timeline(
-    edges_ps: Sequence[int], parts: dict[str, list[int]], waits_ps: Sequence[tuple[int, int]]
+    edges_ps: Sequence[int],
+    parts: dict[str, list[int]],
+    waits_ps: Sequence[tuple[int, int]],
+    preemptions_ps: Sequence[int],
 ) -> pd.DataFrame:
-    """The timeline's bins, each divided by its own length."""
+    """The timeline's bins: means over the length of each, and how many preemptions began in it."""
     lengths = [high - low for low, high in pairwise(edges_ps)]
     whole = {**{category: parts[category] for category in CATEGORIES}, "running": parts["running"]}
     whole |= {"waiting": _overlaps(waits_ps, edges_ps), "largest_free": parts["largest"]}
@@ -196,6 +198,8 @@ def _timeline(
         name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])
         for name, values in whole.items()
     }
+    before = [bisect_left(preemptions_ps, edge_ps) for edge_ps in edges_ps]
+    means["preemptions"] = np.diff(before).astype(np.float64)
     return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
 
 

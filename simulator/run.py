@@ -95,7 +95,7 @@ class Run:
     """Keyed by COUNTS; from time 0 to the stop."""
     timeline: pd.DataFrame
     """Equal time bins over the covered time (equal to a picosecond), a row each: start_s, end_s; mean slots of each
-    category; mean requests running and waiting; largest_free in slots."""
+    category; mean requests running and waiting; largest_free in slots; preemptions, a count."""
     requests: pd.DataFrame
     """A row each, in order of arrival: arrival_s, prompt_tokens, output_tokens (after truncation), admitted_s (first),
     finished_s, preemptions, and a status of STATUS."""
@@ -182,6 +182,15 @@ class Run:
                     raise
         except OSError as error:
             raise InputError(f"{folder} cannot be written: {error.strerror}") from None
+
+    def to_html(self, path: str | os.PathLike[str], *others: "Run") -> None:
+        """Write one page to scrub through the run, and ``others`` of the same trace beside it: ``simulator/page.py``.
+
+        Raises InputError when one of them has no decision log, plotly is missing, or the file cannot be written.
+        """
+        from simulator.page import write_page
+
+        write_page([self, *others], path)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Run":

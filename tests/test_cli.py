@@ -252,8 +252,8 @@ BAD_OUTPUTS: list[tuple[str, ...]] = [
     (f"{RUN} --json ./good.csv", "--json(=good.csv)", "an input, good.csv"),
     (f"{RUN} --model config.json --json config.json", "--json(=config.json)", "an input, config.json"),
     (f"{RUN} --json same.png --plot folder/../same.png", "--plot", "same file as --json"),
-    (f"{RUN} --plot bars.jpg", "--plot(=bars.jpg)", ".png, .svg, .pdf"),
-    (f"{RUN} --plot bars", "--plot(=bars)", ".png, .svg, .pdf"),
+    (f"{RUN} --plot bars.jpg", "--plot(=bars.jpg)", ".png, .svg, .pdf, .html"),
+    (f"{RUN} --plot bars", "--plot(=bars)", ".png, .svg, .pdf, .html"),
     (f"{RUN} --plot none/bars.png", "--plot(=none/bars.png)", "no folder none"),
     (f"{RUN} --plot {LONG}.png", "--plot", "too long"),
     (f"{RUN} --save good.csv", "good.csv", "Not a directory"),
@@ -707,8 +707,7 @@ def test_progress_only_on_a_terminal_after_two_seconds_and_never_when_quiet(
             bars.append(options)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr("simulator.options.tqdm", Bar)
-    monkeypatch.setattr("simulator.replay.tqdm", Bar)
+    monkeypatch.setattr("simulator.progress.tqdm", Bar)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     ended = kvfrag(line + flag)
     assert ended.code == 0

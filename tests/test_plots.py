@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from allocators.base import InputError
+from looks import assert_labels_are_inside_and_apart
 from simulator import plots
 from simulator.ledger import CATEGORIES
 from simulator.plots import spread, waste_bars, waste_over_time
+from simulator.plots.style import in_bytes
 from simulator.views import COLORS, VIEWS, view_shares
 
 LONG = "buddy:reserve=max,min_block=16,max_block=2048,split=smallest"
@@ -52,26 +53,14 @@ def timeline(bins: int, start_s: float = 0.0) -> pd.DataFrame:
     edges = start_s + 0.5 * np.arange(bins + 1)
     slots = np.tile(np.arange(1, 8) / 28 * 1000, (bins, 1))
     slots[bins * 3 // 4 + 1 :] = [0, 0, 0, 0, 0, 0, 1000]
-    return pd.DataFrame({"start_s": edges[:-1], "end_s": edges[1:]} | dict(zip(CATEGORIES, slots.T, strict=True)))
-
-
-def texts_of(ax: Axes) -> list[Text]:
-    ax.figure.canvas.figure.draw_without_rendering()
-    found = [*ax.texts, *ax.get_xticklabels(), *ax.get_yticklabels(), ax.xaxis.label, ax.yaxis.label]
-    return [text for text in found if text.get_text() and text.get_visible()]
-
-
-def assert_labels_are_inside_and_apart(ax: Axes) -> None:
-    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts_of(ax)]
-    figure = ax.figure.canvas.figure.bbox
-    for text, box in boxes:
-        assert box.x0 >= figure.x0 and box.x1 <= figure.x1, text
-        assert box.y0 >= figure.y0 and box.y1 <= figure.y1, text
-    for (text, box), (other_text, other) in combinations(boxes, 2):
-        across = min(box.x1, other.x1) - max(box.x0, other.x0)
-        along = min(box.y1, other.y1) - max(box.y0, other.y0)
-        # A bounding box is taller than its digits: a fifth of a line may be shared.
-        assert across <= 0 or along <= 0.2 * min(box.height, other.height), (text, other_text)
+    counts = {
+        "running": np.arange(bins),
+        "waiting": np.arange(bins)[::-1] * 100,
+        "preemptions": np.arange(bins) % 3,
+        "largest_free": np.full(bins, 10.0),
+    }
+    categories = dict(zip(CATEGORIES, slots.T, strict=True))
+    return pd.DataFrame({"start_s": edges[:-1], "end_s": edges[1:]} | categories | counts, dtype=float)
 
 
 def containers_of(ax: Axes) -> list[BarContainer]:
@@ -182,7 +171,8 @@ def test_axes_handed_in_are_drawn_on(size: tuple[float, float]) -> None:
     above, below = figure.subplots(2)
     assert waste_bars([MAX, PAGED], ax=above) is above
     assert waste_over_time(FakeRun("paged", timeline=timeline(8)), ax=below) is below
-    assert len(figure.axes) == 2 and len(above.containers) == 14 and len(below.collections) == 7
+    # Where there is room, the timeline shares its place out to two panels more.
+    assert len(figure.axes) == (4 if size[1] > 3 else 2) and len(above.containers) == 14 and len(below.collections) == 7
 
 
 def test_numbers_too_small_to_read_are_left_out() -> None:
@@ -203,10 +193,49 @@ def test_the_timeline_is_stacked_to_the_pool(bins: int, start_s: float) -> None:
         assert y.max() == pytest.approx(tops[:, i].max())
         assert (x == frame["start_s"].iloc[-1]).any()
     assert ax.get_ylim() == (0, 1000)
-    assert ax.get_xlabel() == "time (s)" and ax.get_ylabel() == "token slots (pool: 1,000)"
+    _, requests, events = panels = ax.figure.axes
+    assert events.get_xlabel() == "time (s)" and ax.get_ylabel() == "token slots (pool: 1,000)"
     assert [text.get_text() for text in ax.texts] == list(CATEGORIES)
     assert all(start_s <= tick <= frame["end_s"].iloc[-1] for tick in ax.get_xticks())
-    assert_labels_are_inside_and_apart(ax)
+    for line in requests.lines:
+        values = frame[str(line.get_label())].to_list()
+        assert np.asarray(line.get_ydata()).tolist() == [*values, values[-1]]
+    assert {text.get_text() for text in requests.texts} == {"running", "waiting"}
+    assert_labels_are_inside_and_apart(*panels)
+
+
+def test_events_are_drawn_where_they_are() -> None:
+    frame = timeline(6)
+    frame["external"] = [0.0, 5, 5, 0, 0, 1]
+    ax = waste_over_time(FakeRun("r", timeline=frame))
+    events = ax.figure.axes[2]
+    assert [text.get_text() for text in events.texts] == ["6 preempted", "refused though\nenough was free"]
+    (bars,) = containers_of(events)
+    assert [bar.get_height() for bar in bars.patches] == pytest.approx([0, 0.5, 1, 0, 0.5, 1])
+    (spans,) = events.collections
+    ends = [(path.get_extents().x0, path.get_extents().x1) for path in spans.get_paths()]
+    assert ends == [(0.5, 1.5), (2.5, 3.0)]
+
+    calm = waste_over_time(FakeRun("r", timeline=frame.assign(external=0.0, preemptions=0.0))).figure.axes[2]
+    assert [text.get_text() for text in calm.texts] == ["0 preempted", "never refused if\nenough was free"]
+    assert not calm.containers and not calm.collections[0].get_paths()
+
+
+def test_bytes_stand_beside_slots_where_they_are_known() -> None:
+    ax = waste_over_time(FakeRun("r", timeline=timeline(4)), bytes_per_slot=2**20)
+    assert ax.get_ylabel() == "token slots (pool: 1,000 = 1000.0 MiB)"
+    ax.figure.canvas.figure.draw_without_rendering()
+    assert "400\n400.0 MiB" in [tick.get_text() for tick in ax.get_yticklabels()]
+    assert [in_bytes(size) for size in (5, 1024, 3 * 2**30, 2**41)] == ["5 B", "1.0 KiB", "3.0 GiB", "2.0 TiB"]
+
+
+def test_axes_on_no_grid_share_their_own_rectangle() -> None:
+    figure = Figure(figsize=(8, 6))
+    ax = waste_over_time(FakeRun("r", timeline=timeline(4)), ax=figure.add_axes((0.1, 0.1, 0.8, 0.8)))
+    boxes = [panel.get_position() for panel in figure.axes]
+    assert figure.axes[0] is ax and len(boxes) == 3
+    assert all(above.y0 > below.y1 for above, below in pairwise(boxes))
+    assert boxes[0].y1 <= 0.9 + 1e-9 and boxes[-1].y0 >= 0.1 - 1e-9
 
 
 @given(st.lists(st.floats(0, 100), max_size=12), st.floats(0.1, 30))
@@ -237,6 +266,6 @@ waste_bars([types.SimpleNamespace(name="r", summary=lambda: {"share": share})])
 assert "matplotlib.pyplot" not in sys.modules
 assert list(dict.items(matplotlib.rcParams)) == before
 """
-    root = Path(plots.__file__).parents[1]
+    root = Path(plots.__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

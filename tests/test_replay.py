@@ -126,11 +126,13 @@ def test_every_bin_has_the_exact_means(name: str, bins: int, window_s: Any) -> N
     start, end = (0, 2000) if window_s is None else (Fraction(edge) for edge in window_s)
     start_ps, end_ps = int(start * S), int(min(Fraction(end), Fraction(example.times_s[-1])) * S)
     edges = [start_ps + (end_ps - start_ps) * k // bins for k in range(bins + 1)]
-    assert list(run.timeline) == ["start_s", "end_s", *LEVELS]
+    assert list(run.timeline) == ["start_s", "end_s", *LEVELS, "preemptions"]
     assert run.timeline["start_s"].tolist() == [edge / S for edge in edges[:-1]]
     assert run.timeline["end_s"].tolist() == [edge / S for edge in edges[1:]]
     for level in LEVELS:
         assert run.timeline[level].tolist() == [example.mean(level, *edge) for edge in pairwise(edges)], level
+    if window_s is None:
+        assert run.timeline["preemptions"].sum() == run.counts["preemptions"]
     summary = run.summary()
     assert summary["duration_s"] == (end_ps - start_ps) / S
     assert summary["share"] == {
@@ -223,7 +225,7 @@ def test_bins_sum_to_the_capacity_and_their_mean_is_the_share(name: str) -> None
 def test_a_timeline_of_nothing_has_its_columns_all_the_same(options: dict[str, Any]) -> None:
     run = PAGED.run(**options)
     assert len(run.timeline) == 0
-    assert list(run.timeline) == ["start_s", "end_s", *LEVELS]
+    assert list(run.timeline) == ["start_s", "end_s", *LEVELS, "preemptions"]
     assert set(run.timeline.dtypes) == {np.dtype(np.float64)}
     assert run.integrals == PAGED.run(**{"timeline_bins": 7, **options}).integrals
 
@@ -624,7 +626,7 @@ def test_progress_counts_the_requests_that_finish(monkeypatch: pytest.MonkeyPatc
         def update(self, more: int) -> None:
             self.n += more
 
-    monkeypatch.setattr("simulator.replay.tqdm", Bar)
+    monkeypatch.setattr("simulator.progress.tqdm", Bar)
     for progress in (True, False):
         PAGED.run(progress=progress, window_s=("0", "5"))
     assert [bar.options["disable"] for bar in bars] == [False, True]

@@ -301,7 +301,7 @@ def test_progress_of_reading_and_writing_on_a_terminal(kvfrag: Kvfrag, monkeypat
         def __exit__(self, *error: object) -> None:
             assert self.done == self.total
 
-    monkeypatch.setattr("simulator.options.tqdm", Bar)
+    monkeypatch.setattr("simulator.progress.tqdm", Bar)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     good(kvfrag("trace convert traces/neutral.csv -o out.csv"))
     assert made == [("reading", (TRACES / "neutral.csv").stat().st_size), ("writing", 40)]

@@ -1,0 +1,141 @@
+"""Draws every kind of picture into a folder, with a page that says how to read each: ``make gallery``.
+
+python docs/make_gallery.py [FOLDER]
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from allocators import Paged
+from simulator import Run, StepCost, Trace, plots, simulate
+from simulator.figure2 import PAPER, figure2
+from simulator.lessons import buddy_run, figure6_run, waste_runs
+from simulator.output import write_whole
+
+FOLDER = Path(__file__).parent / "gallery"
+BYTES_PER_SLOT = 819_200  # OPT-13B, fp16
+
+
+def reserved() -> Run:
+    return waste_runs()[0]
+
+
+def buddies() -> Run:
+    return waste_runs()[1]
+
+
+def paged() -> Run:
+    return waste_runs()[2]
+
+
+def sweep() -> pd.DataFrame:
+    """Block sizes x largest batches x seeds, a row a run."""
+    rows = []
+    for seed in range(3):
+        trace = Trace.workload("sharegpt", rate=4.0, duration_s=40, seed=seed, max_total=2047)
+        for block_size in (1, 4, 16, 64, 256):
+            for max_batch in (8, 16, 32):
+                cost = StepCost("25ms", "100us", "200us")
+                run = simulate(trace, Paged(8_000, block_size), max_batch=max_batch, max_model_len=2048, cost=cost)
+                share = run.summary()["share"]
+                rows.append({"block_size": block_size, "max_batch": max_batch, "seed": seed, **share})
+    return pd.DataFrame(rows)
+
+
+PICTURES: dict[str, tuple[Callable[[], Axes], str]] = {
+    "waste_bars": (
+        lambda: plots.waste_bars(waste_runs(), "textbook"),
+        "A bar a run: of all memory, over all time, how much was what. Only the lowest part did work.",
+    ),
+    "figure2": (
+        lambda: plots.waste_bars(figure2([0]), "paper", reference=PAPER, reference_name="paper"),
+        "The PagedAttention paper's Figure 2, simulated, with the numbers that were measured there paler beside it.",
+    ),
+    "waste_over_time": (
+        lambda: plots.waste_over_time(buddies(), bytes_per_slot=BYTES_PER_SLOT),
+        "The same parts over time, and what the requests saw: red in the lowest strip is when one was refused "
+        "although enough was free.",
+    ),
+    "waste_over_time_paged": (
+        lambda: plots.waste_over_time(paged(), bytes_per_slot=BYTES_PER_SLOT),
+        "Paging on the same requests: nothing red, nearly everything in use, and the price: preemptions.",
+    ),
+    "map_contiguous": (
+        lambda: plots.memory_map(reserved()),
+        "Address over time, a hue a request: dark is written, pale is reserved and never used. A reservation for the "
+        "longest answer is mostly pale.",
+    ),
+    "map_buddy": (
+        lambda: plots.memory_map(buddies()),
+        "The same for a buddy allocator that knows how long each answer will be: white holes between its blocks.",
+    ),
+    "map_paged": (
+        lambda: plots.memory_map(paged()),
+        "The same for paging: blocks of all requests interleaved, and no hole is too small for the next block.",
+    ),
+    "map_instant": (
+        lambda: plots.memory_map(buddies(), 43.0),
+        "The pool at one instant, row by row like a disk map; numbers are requests.",
+    ),
+    "map_instant_paged": (
+        lambda: plots.memory_map(paged(), 43.0),
+        "The same instant with paging: a request's blocks are wherever there was room.",
+    ),
+    "block_table": (
+        lambda: plots.block_table(figure6_run(), 0, 2.0),
+        "The paper's Figure 6: logical blocks on the left, where each is on the right, and the table in between says "
+        "how full it is; the words of an operating system in brackets.",
+    ),
+    "block_table_long": (
+        lambda: plots.block_table(paged(), 16, 30.0),
+        "A longer request: its first and last blocks; only the last one is not full.",
+    ),
+    "holes": (
+        lambda: plots.holes(buddies()),
+        "Left: the gap between all that is free and the largest run that could be handed out is lost. Right: the "
+        "holes at the dashed line, the largest first, and the red line that one of them would have to reach.",
+    ),
+    "holes_lesson": (
+        lambda: plots.holes(buddy_run(), 1.5),
+        "The lesson's example: 72 slots are free, in parts of at most 32, and request 3 wants 64.",
+    ),
+    "trace_overview": (
+        lambda: plots.trace_overview(Trace.workload("sharegpt", rate=4.0, duration_s=900, seed=0)),
+        "Before anything runs: how many requests arrive when, and the share of them with at most so many tokens.",
+    ),
+    "sweep_lines": (
+        lambda: plots.sweep_lines(sweep(), x="block_size", y="used", by="max_batch"),
+        "A curve a setting, the mean over seeds, its band from the least to the most: small blocks waste least.",
+    ),
+    "sweep_heat": (
+        lambda: plots.sweep_heat(sweep(), x="block_size", y="max_batch", value="used"),
+        "The same over two settings, brighter for more.",
+    ),
+}
+"""Name of the file -> what draws it, and how to read it."""
+
+
+def main(folder: Path = FOLDER) -> None:
+    lines = ["# Gallery", "", "Made by `make gallery` with [`make_gallery.py`](../make_gallery.py).", ""]
+    for name, (draw, reading) in PICTURES.items():
+        write_whole(folder / f"{name}.png", plots.drawn(draw(), "png"))
+        lines += [f"## {name.replace('_', ' ')}", "", reading, "", f"![{name}]({name}.png)", ""]
+    film = plots.animate(buddies(), frames=40, frames_per_s=8)
+    film.save(folder / "film.gif")
+    lines += [
+        "## film",
+        "",
+        "The map at one instant after the other: `plots.animate(run)`.",
+        "",
+        "![film](film.gif)",
+        "",
+    ]
+    write_whole(folder / "README.md", "\n".join(lines).encode())
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
