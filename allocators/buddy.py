@@ -91,7 +91,7 @@ class Buddy(Reserving):
         while level > wanted:
             level -= 1
             self._add(address + (1 << level), level)
-        return self._extent(address, level)
+        return Extent(address * self.min_block, self.min_block << level)
 
     def _give_back(self, extent: Extent) -> None:
         address = extent.start // self.min_block

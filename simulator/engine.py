@@ -97,7 +97,8 @@ class Server:
         window_end_ps = settings.window_ps[1] if settings.window_ps else NEVER
         next_layout_ps = self.layout_times_ps[0] if self.layout_times_ps else NEVER
 
-        now_ps = iteration = finished = peak_batch = rank = 0
+        timeout = env.timeout
+        now_ps = clock_ps = iteration = finished = peak_batch = rank = 0  # the clock is SimPy's, at the last decision
         batch = used = covered = overprovision = rounding = 0
         free, largest, moved = allocator.free_slots, allocator.largest_free_slots, False
         head = next(rows, -1)  # the first row of the trace that was not admitted yet
@@ -121,7 +122,8 @@ class Server:
                     gap_ps = min(until_ps - now_ps, _LONGEST_GAP_PS)
                     record((0, gap_ps, 0, 0, 0, 0, 0, free, largest, IDLE))
                     now_ps += gap_ps
-                yield env.timeout(now_ps - env.now)
+                yield timeout(now_ps - clock_ps)
+                clock_ps = now_ps
                 continue
 
             # 1. Grow, oldest first: room for one more token state for those who have none left.
@@ -175,7 +177,11 @@ class Server:
                         break
                     if request != asking:
                         asking, asked = request, asked_slots(prompt, output)
-                    held = allocate(request, prompt, output, not batch)
+                        held = allocate(request, prompt, output, not batch)
+                    elif batch and asked > allocator.largest_free_slots:
+                        held = 0  # refused before, and still more than any run that could be handed out
+                    else:
+                        held = allocate(request, prompt, output, not batch)
                     if held < prompt:
                         if held or not batch:
                             did = f"gave {held} slots for" if held else "refused, in an empty pool,"
@@ -274,7 +280,8 @@ class Server:
             elif not blocked and arrival_ps <= now_ps:
                 decide = True
             if decide:
-                yield env.timeout(now_ps - env.now)
+                yield timeout(now_ps - clock_ps)
+                clock_ps = now_ps
 
         served.finished, served.iterations, served.peak_batch = finished, iteration, peak_batch
         served.end_ps, served.stopped = now_ps, now_ps >= window_end_ps
