@@ -110,21 +110,31 @@ def ceilings(device: torch.device, timer: Timer = graph_timing, size_bytes: int 
 
 
 def measure(problem: Problem, name: str, make: Make, copy_tb_per_s: float, timer: Timer = graph_timing) -> Row:
-    """Check one implementation on one load, then time it. What it raises, and a wrong output, end up in the note."""
+    """Check one implementation on one load, then time it. What it raises, and a wrong output, end up in the note.
+
+    So does what the timer raises: a call that works may still refuse to be captured in a graph.
+    """
     load = problem.load
     row = Row(load.name, load.block_size, name, load.bytes)
     try:
         call = make(problem)
         error = problem.error(call())
     except Exception as refused:
-        reason = (str(refused).strip().splitlines() or [type(refused).__name__])[0]
-        return Row(**asdict(row) | {"note": f"refused: {reason[:120]}"})
+        return Row(**asdict(row) | {"note": f"refused: {reason_of(refused)}"})
     if not error < BARS[load.dtype]:
         return Row(**asdict(row) | {"note": f"wrong: {error:.1e} away from float64"})
-    timing = timer(call)
+    try:
+        timing = timer(call)
+    except Exception as refused:
+        return Row(**asdict(row) | {"error": error, "note": f"refused to be timed: {reason_of(refused)}"})
     speed = load.bytes / timing.median_us / 1e6
     numbers = {"tb_per_s": speed, "percent_of_copy": 100 * speed / copy_tb_per_s, "error": error}
     return Row(**asdict(row) | asdict(timing) | numbers)
+
+
+def reason_of(refused: Exception) -> str:
+    """The first line of what was raised, short enough for a table."""
+    return (str(refused).strip().splitlines() or [type(refused).__name__])[0][:120]
 
 
 Plans = Sequence[tuple[Load, dict[str, Make]]]
@@ -146,14 +156,24 @@ def other_loads(simulated: Sequence[int] = ()) -> Plans:
 def rows(
     plans: Plans, device: torch.device, copy_tb_per_s: float, deadline: float, timer: Timer = graph_timing
 ) -> Iterator[Row]:
-    """The table, row by row; from ``deadline`` (of time.monotonic) on nothing more is timed."""
+    """The table, row by row; from ``deadline`` (of time.monotonic) on nothing more is timed.
+
+    A load that cannot be built, for want of memory say, is a row for each implementation; the next load goes on.
+    """
     for load, implementations in plans:
-        problem = None
+        problem, unbuilt = None, ""
         for name, make in implementations.items():
             if time.monotonic() > deadline:
                 yield Row(load.name, load.block_size, name, load.bytes, note="left out: no time was left")
                 continue
-            problem = problem or Problem(load, device)
+            if problem is None and not unbuilt:
+                try:
+                    problem = Problem(load, device)
+                except Exception as refused:
+                    unbuilt = f"refused: the load cannot be built: {reason_of(refused)}"
+            if problem is None:
+                yield Row(load.name, load.block_size, name, load.bytes, note=unbuilt)
+                continue
             yield measure(problem, name, make, copy_tb_per_s, timer)
 
 
@@ -184,11 +204,11 @@ def bars(table: Iterable[Row]) -> list[dict[str, Any]]:
     return result
 
 
-def cuda_device(name: str = "cuda") -> torch.device:
+def cuda_device(name: str = "cuda", who: str = "gpu bench") -> torch.device:
     """A CUDA device, or an InputError: timings of an interpreter would mean nothing."""
     device = torch.device(name)
     if device.type != "cuda" or not torch.cuda.is_available():
-        raise InputError("gpu bench needs a CUDA device, and torch sees none; gpu check --device cpu runs without one")
+        raise InputError(f"{who} needs a CUDA device, and torch sees none; gpu check --device cpu runs without one")
     return device
 
 

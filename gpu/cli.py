@@ -45,7 +45,9 @@ def check(
     max_model_len: Annotated[int | None, whole_number("N", "Longest prompt + output, in tokens.")] = None,
     max_batch: Annotated[int | None, whole_number("N", "Most requests running at once.")] = None,
     cost: Annotated[str | None, typer.Option(metavar="KEY=TIME,...", help="What an iteration costs.")] = None,
-    samples: Annotated[int, whole_number("N", "How often to count, at equal distances.")] = 12,
+    samples: Annotated[
+        int | None, whole_number("N", "How often to count, at equal distances; 12 unless given.")
+    ] = None,
     logs_to: Annotated[
         Path | None, typer.Option("--logs", metavar="FOLDER", help="Write the decision logs there, for make gpu.")
     ] = None,
@@ -57,16 +59,23 @@ def check(
 ) -> None:
     """Carry out a run's decisions on device memory and count the bytes; exit code 1 if they differ from the ledger."""
     query_heads, kv_heads = read_heads(heads)
-    whole("--samples", samples)
+    if samples is not None:
+        whole("--samples", samples)
+    if not allocator:  # a log's decisions are made: an option that is ignored would look as if it had been heard
+        made = {"--capacity": capacity, "--max-model-len": max_model_len, "--max-batch": max_batch, "--cost": cost}
+        for option, value in (made | {"--samples": samples}).items():
+            if value is not None:
+                raise InputError(f"{option}(={value}) is for a trace with -a SPEC; a log or saved run has its own")
     require(interpret=one_of("device", device, ("cuda", "cpu")) == "cpu")
     _check_json(json)
+    if logs_to is not None:
+        _make_folder(logs_to)
     logs = _saved(Path(source)) if not allocator else []
     if allocator:
         settings = {"max_model_len": max_model_len, "max_batch": max_batch}
-        logs = _simulated(source, allocator, capacity, samples, settings | ({"cost": cost} if cost else {}))
+        logs = _simulated(source, allocator, capacity, samples or 12, settings | ({"cost": cost} if cost else {}))
     for number, log in enumerate(logs if logs_to else (), start=1):
         assert logs_to is not None
-        logs_to.mkdir(parents=True, exist_ok=True)
         log.write(logs_to / f"{number}-{log.spec.partition(':')[0]}.jsonl")
     from gpu.check import check_log
 
@@ -100,6 +109,8 @@ def _simulated(
     from simulator.cost import StepCost
     from simulator.options import read_trace
 
+    if capacity is None:
+        raise InputError("how large is the pool? --capacity SLOTS")
     slots = pool_slots(capacity, None, None)
     settings |= {"cost": StepCost.parse(settings["cost"])} if "cost" in settings else {}
     makes = [partial(allocator_of, spec, slots, settings["max_model_len"]) for spec in specs]
@@ -195,6 +206,15 @@ def layout_of(kv_heads: int, head_dim: int, dtype: str) -> "Layout":
 
     named: dict[str, Any] = {name: kind for kind, name in NAMES.items()}
     return Layout(kv_heads, head_dim, named[one_of("dtype", dtype, DTYPES)])
+
+
+def _make_folder(path: Path) -> None:
+    """Make the folder of --logs before anything is simulated. Raises InputError for a path that cannot be one."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"--logs(={path}) must be a folder, there or to be made: {reason}") from error
 
 
 def _check_json(json: str | None) -> None:

@@ -4,12 +4,14 @@ A log of decisions can be kept in a file, a JSON array a line, so that a machine
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allocators import ALLOCATORS, make_allocator, parse_spec
 from allocators.base import Extent, InputError
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from simulator.run import Run
 
 FORMAT = "kvfrag decisions 1"
+MAX_ID = 2**63 - 1
+MOST_SLOTS = 10**9  # as many as a simulated pool may have
 
 
 @dataclass(frozen=True)
@@ -82,25 +86,79 @@ class Log:
         """Write the log to a file."""
         lines: list[Any] = [[FORMAT, self.spec, self.capacity]]
         lines += [_row(decision) for decision in self.decisions]
+        lines.append(_footer(self.decisions))
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
     @staticmethod
     def read(path: Path) -> "Log":
-        """Read a log. Raises InputError that names the line which is not one."""
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        """Read a log. Raises InputError that names the file, and the row which is not one.
+
+        The last row says how many decisions and samples there are: a log that was cut off would else pass a check
+        with the samples that are left.
+        """
         row, decisions = 1, []
         try:
-            form, spec, capacity = json.loads(lines[0])
-            if form != FORMAT:
-                raise ValueError(form)
+            lines = path.read_text(encoding="utf-8").splitlines()
+            spec, capacity = _header(lines[0])
+            footer: Any = None
             for row, line in enumerate(lines[1:], 2):  # noqa: B007  (the row is for the error)
-                decisions.append(_decision(json.loads(line)))
-        except (ValueError, TypeError, IndexError) as error:
+                if footer is not None:
+                    raise InputError("there is a row behind the end")
+                fields = json.loads(line)
+                if isinstance(fields, list) and fields[:1] == ["end"]:
+                    footer = fields
+                else:
+                    decisions.append(_decision(fields, capacity))
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        except InputError as error:
+            raise InputError(f"{path}, row {row}: {error}") from error
+        except (ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
             raise InputError(f"{path}, row {row}: not a row of a decision log") from error
-        return Log(str(spec), int(capacity), decisions)
+        if footer != (want := _footer(decisions)):
+            found = "there is none" if footer is None else f"it is {json.dumps(footer)[:80]}"
+            raise InputError(f"{path}, row {row}: the log must end with the row {json.dumps(want)}, {found}: cut off?")
+        return Log(spec, capacity, decisions)
+
+
+def _footer(decisions: Sequence[Decision]) -> list[Any]:
+    return ["end", len(decisions), sum(isinstance(decision, Sample) for decision in decisions)]
+
+
+def _header(line: str) -> tuple[str, int]:
+    """(spec, capacity) of the first line. The allocator itself says whether its spec's options can be."""
+    form, spec, capacity = json.loads(line)
+    if form != FORMAT or not isinstance(spec, str):
+        raise ValueError(line)
+    capacity = _whole("capacity", capacity, 1, MOST_SLOTS)
+    name, _ = parse_spec(spec)
+    if name in ALLOCATORS:
+        make_allocator(spec, capacity, capacity)  # the log keeps no max_model_len; any will do to read the options
+    elif "." not in name:  # one's own class is named by its path; it need not be on this machine
+        raise InputError(f"unknown allocator {name!r}; choose from {', '.join(sorted(ALLOCATORS))}")
+    return spec, capacity
+
+
+def _whole(name: str, value: object, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise InputError(f"{name}(={str(value)[:40]}) must be a whole number in {least} .. {most}")
+    return value
+
+
+def _id(value: object) -> int:
+    return _whole("request id", value, 0, MAX_ID)
+
+
+def _tokens(value: object, capacity: int) -> int:
+    return _whole("tokens", value, 0, capacity)
+
+
+def _extents(rows: Sequence[Any], capacity: int) -> list[Extent]:
+    extents = []
+    for start, slots in rows:
+        start = _whole("extent's start", start, 0, capacity - 1)
+        extents.append(Extent(start, _whole("extent's slots", slots, 1, capacity - start)))
+    return extents
 
 
 def _row(decision: Decision) -> list[Any]:
@@ -117,18 +175,19 @@ def _row(decision: Decision) -> list[Any]:
             return ["sample", time_s, used, held, *written.items()]
 
 
-def _decision(row: list[Any]) -> Decision:
+def _decision(row: list[Any], capacity: int) -> Decision:
     match row:
-        case ["admit", int(request_id), int(tokens), *extents]:
-            return Admit(request_id, [Extent(int(start), int(slots)) for start, slots in extents], tokens)
-        case ["grow", int(request_id), *extents]:
-            return Grow(request_id, [Extent(int(start), int(slots)) for start, slots in extents])
-        case ["write", int(request_id), int(tokens)]:
-            return Write(request_id, tokens)
-        case ["release", int(request_id)]:
-            return Release(request_id)
-        case ["sample", time_s, int(used), int(held), *written]:
-            return Sample(float(time_s), used, held, {int(i): int(tokens) for i, tokens in written})
+        case ["admit", request_id, tokens, *extents]:
+            return Admit(_id(request_id), _extents(extents, capacity), _tokens(tokens, capacity))
+        case ["grow", request_id, *extents]:
+            return Grow(_id(request_id), _extents(extents, capacity))
+        case ["write", request_id, tokens]:
+            return Write(_id(request_id), _tokens(tokens, capacity))
+        case ["release", request_id]:
+            return Release(_id(request_id))
+        case ["sample", int() | float() as time_s, used, held, *written] if math.isfinite(time_s):
+            counts = {_id(request_id): _tokens(tokens, capacity) for request_id, tokens in written}
+            return Sample(float(time_s), _tokens(used, capacity), _tokens(held, capacity), counts)
     raise ValueError(row)
 
 

@@ -28,7 +28,7 @@ import triton.language as tl
 
 from allocators.base import InputError
 from gpu.plan import WRITE_WARPS, Plan, padded, plan_attention, processors, write_tile
-from gpu.shapes import expect_device, expect_like, expect_shape, group_size, pool_shape
+from gpu.shapes import as_whole, expect_device, expect_like, expect_shape, group_size, pool_shape
 
 LOG2_E = math.log2(math.e)
 MAX_GRID_YZ = 65_535  # CUDA's limit on the second and third grid dimensions
@@ -67,7 +67,8 @@ def decode_kernel(  # type: ignore[no-untyped-def]
     kv_head = tl.program_id(0)
     chunk = tl.program_id(1)
     request = tl.program_id(2).to(tl.int64)
-    length = tl.load(lengths + request)
+    # A length that its table cannot hold would read table entries of other requests, or none at all.
+    length = tl.minimum(tl.load(lengths + request), columns * BLOCK_SIZE)
     begin = chunk * chunk_tokens
     end = tl.minimum(begin + chunk_tokens, length)
     if SPLIT:  # noqa: SIM102  (SPLIT is known when compiling, the length is not)
@@ -128,6 +129,7 @@ def merge_kernel(  # type: ignore[no-untyped-def]
     head = tl.program_id(0)
     request = tl.program_id(1).to(tl.int64)
     used = (tl.load(lengths + request) + chunk_tokens - 1) // chunk_tokens
+    used = tl.minimum(used, chunks)  # nobody wrote a part behind those
     lane = tl.arange(0, LANES)
     is_lane = lane < HEAD_DIM
 
@@ -199,10 +201,12 @@ def paged_attention(
     ``[blocks, 2, block_size, kv_heads, head_dim]``, of query's dtype (fp32, fp16, bf16); tables int32 ``[requests,
     columns]``, block ids in logical order; lengths int32 ``[requests]``, tokens that are written, 0 gives zeros.
     ``scale`` defaults to 1 / sqrt(head_dim). ``max_length`` bounds the lengths (default: all that the table's columns
-    hold). Returns ``[requests, query_heads, head_dim]`` of query's dtype; sums are kept in fp32.
+    hold). Where it is too small, what lies behind the last chunk that it reaches is left out of the result; where a
+    length is more than its table holds, what would lie behind the table. Neither reads memory out of bounds. Returns
+    ``[requests, query_heads, head_dim]`` of query's dtype; sums are kept in fp32.
 
     Table entries and lengths are not looked at here (that would wait for the device): :class:`gpu.pool.DevicePool`
-    checks them. Raises InputError for shapes, dtypes or devices that do not fit.
+    checks them. Raises InputError for shapes, dtypes or devices that do not fit, and for a ``max_length`` below 0.
     """
     _, block_size, kv_heads, head_dim = pool_shape(pool)
     expect_device(pool.device, INTERPRETED)
@@ -217,7 +221,8 @@ def paged_attention(
     if tables.dim() != 2 or len(tables) != requests:
         raise InputError(f"tables(={list(tables.shape)}) must be [requests {requests}, columns]")
     columns = tables.shape[1]
-    max_length = columns * block_size if max_length is None else min(max_length, columns * block_size)
+    bound = columns * block_size
+    max_length = bound if max_length is None else min(as_whole("max_length", max_length), bound)
     if plan is None:
         plan = plan_attention(requests, kv_heads, head_dim, pool.dtype, max_length, processors(pool.device))
     chunks = max(1, -(-max_length // plan.chunk_tokens))

@@ -21,7 +21,8 @@ import torch
 
 from allocators.base import Extent, InputError, MisuseError, holds_already, holds_none, whole
 from gpu import kernels
-from gpu.shapes import Layout, expect_device
+from gpu.decisions import MAX_ID
+from gpu.shapes import Layout, as_whole, expect_device
 
 BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 POISON = {torch.float32: 0xFFA5A5A5 - 2**32, torch.float16: 0xFDA5 - 2**16, torch.bfloat16: 0xFFA5 - 2**16}
@@ -60,7 +61,10 @@ class DevicePool:
         expect_device(self.device, kernels.INTERPRETED)
         self.poisoned = poisoned
         shape = (self.pages, 2, self.page_slots, layout.kv_heads, layout.head_dim)
-        self.layers = [torch.empty(shape, dtype=layout.dtype, device=self.device) for _ in range(layout.layers)]
+        try:
+            self.layers = [torch.empty(shape, dtype=layout.dtype, device=self.device) for _ in range(layout.layers)]
+        except RuntimeError as error:  # of memory: torch's own message has several lines
+            raise InputError(f"capacity(={capacity}) is more than fits the memory of {self.device}") from error
         self._owner = np.full(self.pages, -1, dtype=np.int64)
         self._tables: dict[int, list[int]] = {}
         self._written: dict[int, int] = {}
@@ -70,6 +74,10 @@ class DevicePool:
 
     def admit(self, request_id: int, extents: Sequence[Extent]) -> None:
         """Give a new request its memory; nothing is written yet."""
+        # Below 0 stands for no owner, and what is larger does not fit the array of owners.
+        request_id = as_whole("request_id", request_id)
+        if request_id > MAX_ID:
+            raise InputError(f"request_id(={request_id}) must be in 0 .. {MAX_ID}")
         if request_id in self._tables:
             raise holds_already(request_id)
         pages = self._pages_of(request_id, extents)
@@ -92,14 +100,15 @@ class DevicePool:
         The slots are on the device, request after request, for a :meth:`write` in every layer. Raises InputError, and
         changes nothing, when a request holds too few slots.
         """
-        counts = [tokens] * len(request_ids) if isinstance(tokens, int) else list(tokens)
+        each = list(tokens) if isinstance(tokens, Iterable) else [tokens] * len(request_ids)
+        counts = [as_whole("tokens", count) for count in each]
         if len(counts) != len(request_ids) or len(set(request_ids)) != len(request_ids):
             raise InputError(f"request_ids(={list(request_ids)}) must be distinct, with one count of tokens for each")
         slots = []
         for request_id, count in zip(request_ids, counts, strict=True):
             table, first = np.array(self.table(request_id), dtype=np.int64), self._written[request_id]
             held = len(table) * self.page_slots
-            if count < 0 or first + count > held:
+            if first + count > held:
                 raise InputError(f"request {request_id} cannot write {count} tokens: {first} of {held} slots are taken")
             at = np.arange(first, first + count)
             slots.append(table[at // self.page_slots] * self.page_slots + at % self.page_slots)
@@ -124,9 +133,11 @@ class DevicePool:
             raise InputError(f"tables(={len(tables)} of them) and lengths(={len(lengths)}) must be equally many")
         columns = max(map(len, tables), default=0)
         rows = np.zeros((len(tables), columns), dtype=np.int32)
+        lengths = [as_whole("length", length, f" of request {row} of the batch") for row, length in enumerate(lengths)]
         for row, (table, length) in enumerate(zip(tables, lengths, strict=True)):
+            table = [as_whole("page", page, f" of request {row} of the batch") for page in table]
             self._expect_pages(f"request {row} of the batch", table)
-            if not 0 <= length <= len(table) * self.page_slots:
+            if length > len(table) * self.page_slots:
                 raise InputError(
                     f"length(={length}) of request {row} of the batch must be in 0 .. {len(table) * self.page_slots},"
                     f" what its {len(table)} pages hold"
@@ -196,13 +207,15 @@ class DevicePool:
 
     def _pages_of(self, request_id: int, extents: Iterable[Extent]) -> list[int]:
         pages: list[int] = []
-        for start, slots in extents:
+        for extent in extents:
+            start, slots = (as_whole("extent", number, f" of request {request_id}") for number in extent)
             if start % self.page_slots or slots % self.page_slots or slots < 1:
                 raise InputError(
                     f"extent({start}, {slots}) of request {request_id} must be whole pages of {self.page_slots} slots"
                 )
-            pages += range(start // self.page_slots, (start + slots) // self.page_slots)
-        self._expect_pages(f"request {request_id}", pages)
+            first, end = start // self.page_slots, (start + slots) // self.page_slots
+            self._expect_pages(f"request {request_id}", (first, end - 1))  # before a huge one fills the memory
+            pages += range(first, end)
         return pages
 
     def _expect_pages(self, whose: str, pages: Sequence[int]) -> None:

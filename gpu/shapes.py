@@ -1,5 +1,6 @@
 """Which tensors the kernels can work with; every mismatch is one InputError, told before a kernel runs."""
 
+import operator
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,18 @@ class Layout:
             raise InputError(f"head_dim(={self.head_dim}) must be <= {MAX_HEAD_DIM}")
         if self.dtype not in DTYPES:
             raise InputError(f"dtype(={self.dtype}) must be one of {', '.join(map(str, DTYPES))}")
+
+
+def as_whole(name: str, value: object, whose: str = "") -> int:
+    """A count, id or address >= 0 as Python's int, NumPy's integers included: those would overflow in silence, and a
+    kernel's launch does not know them. Raises InputError for anything else, floats too."""
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise InputError(f"{name}(={value}){whose} must be a whole number >= 0")
+    return number
 
 
 def pool_shape(pool: torch.Tensor) -> tuple[int, int, int, int]:

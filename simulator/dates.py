@@ -17,6 +17,7 @@ from simulator.fields import (
 )
 
 _SECONDS_END = 19  # of "YYYY-MM-DD hh:mm:ss"
+_FRACTION_DIGITS = 9
 _LONGEST = 64  # characters; a longer field is no date
 _OFFSET_MARKS = np.frombuffer(b"Zz+-", np.uint8)
 
@@ -24,9 +25,10 @@ _OFFSET_MARKS = np.frombuffer(b"Zz+-", np.uint8)
 def read_dates(fields: Fields) -> tuple[IntArray, Codes, Flags]:
     """Nanoseconds since 1970, a problem code for each row, and whether its date knows its UTC offset.
 
-    A date is ``YYYY-MM-DD hh:mm:ss`` with T or a blank in the middle; then any number of fraction digits, or none
-    (halves of a nanosecond go to even); then ``Z``, ``+hh``, ``+hhmm``, ``+hh:mm`` or nothing. A date without an offset
-    is read as if it were UTC: only differences matter. Dates before 1970 or after 2255 are out of range.
+    A date is ``YYYY-MM-DD hh:mm:ss`` with T or a blank in the middle; then a point and up to 9 fraction digits, or
+    neither (more digits than nanoseconds have are no clock's); then ``Z``, ``+hh``, ``+hhmm``, ``+hh:mm`` or nothing. A
+    date without an offset is read as if it were UTC: only differences matter. Dates before 1970 or after 2255 are out
+    of range.
     """
     fields = fields.stripped()
     length = fields.end - fields.start
@@ -38,7 +40,7 @@ def read_dates(fields: Fields) -> tuple[IntArray, Codes, Flags]:
     offset, aware, offset_fits = _offset(fields, cut)
 
     good = (length >= _SECONDS_END) & (length <= _LONGEST) & day_fits & clock_fits & digits_only & offset_fits
-    good &= (cut == _SECONDS_END) | (problem == OK)
+    good &= (cut == _SECONDS_END) | ((problem == OK) & (cut <= _SECONDS_END + 1 + _FRACTION_DIGITS))
     seconds = day * 86_400 + clock - offset
     in_range = (seconds >= 0) & (seconds < MAX_TIME_NS // 10**9)
     problem = np.where(good, np.where(in_range, OK, OUT_OF_RANGE), UNREADABLE).astype(np.uint8)

@@ -1,7 +1,8 @@
 """Public traces fetched from their publishers into the user's cache folder, whole or not at all.
 
 What arrives goes into ``FILE.part`` beside the place it is meant for, and a download that was cut goes on where it
-stopped. Only what has the right checksum, or (where none is known) begins as a trace does, takes the file's place.
+stopped. Only what has the right checksum takes the file's place; where none is known, what begins as a trace does, and
+is as long as the server said or, where it did not say, ends with a whole line.
 """
 
 import hashlib
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from allocators.base import InputError
 from simulator.catalogue import PublicTrace
+from simulator.files import MAX_LINE_BYTES, open_text
+from simulator.jsontext import json_row
 from simulator.reading import format_of
 
 CHUNK_BYTES = 1 << 18
@@ -32,25 +35,29 @@ def _unwatched(done: int, total: int | None) -> None:
     del done, total
 
 
-def download(name: str, source: PublicTrace, watch: Watch = _unwatched) -> bool:
+def download(name: str, source: PublicTrace, watch: Watch = _unwatched, force: bool = False) -> bool:
     """Fetch a public trace to ``source.path``, unless a good one is there already; returns whether it was fetched.
 
+    ``force`` fetches it from its beginning, whatever is there.
     Proxies are those of the environment. Raises DownloadError; whatever good file was there before is still there then.
     """
     target = source.path
-    if target.is_file() and source.sha256 in (None, _sha256(target)):
+    if not force and target.is_file() and source.sha256 in (None, _sha256(target)):
         return False
     part = target.with_name(target.name + ".part")
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
+        if force:
+            part.unlink(missing_ok=True)
+            _tag_file(part).unlink(missing_ok=True)
         for attempt in range(1, TRIES + 1):
             try:
-                _fetch(source.url, part, watch)
+                measured = _fetch(source.url, part, watch)
                 break
             except _CutError:
                 if attempt == TRIES:
                     raise
-        _check(source, part)
+        _check(source, part, measured)
         part.replace(target)
         _tag_file(part).unlink(missing_ok=True)
     except (OSError, http.client.HTTPException, _CutError, InputError) as error:
@@ -69,8 +76,11 @@ def _tag_file(part: Path) -> Path:
     return part.with_name(part.name + ".etag")
 
 
-def _fetch(url: str, part: Path, watch: Watch) -> None:
-    """Fetch what is missing of a file. Raises _CutError when the connection ends before it is whole."""
+def _fetch(url: str, part: Path, watch: Watch) -> bool:
+    """Fetch what is missing of a file; returns whether the server told where it ends.
+
+    Raises _CutError when the connection ends before it is whole.
+    """
     there = part.stat().st_size if part.exists() else 0
     tag_file = _tag_file(part)
     tag = tag_file.read_text() if tag_file.exists() else ""
@@ -93,6 +103,7 @@ def _fetch(url: str, part: Path, watch: Watch) -> None:
             tag_file.write_text(answer.headers["ETag"] or "")
         length = answer.headers["Content-Length"]
         total = None if length is None else there + int(length)
+        chunked = answer.headers["Transfer-Encoding"] == "chunked"  # then the last chunk is marked
         with part.open("ab" if goes_on else "wb") as file:
             watch(there, total)
             try:
@@ -104,23 +115,38 @@ def _fetch(url: str, part: Path, watch: Watch) -> None:
                 raise _CutError(f"the connection was cut after {there:,} bytes; try again to go on") from None
     if total is not None and there < total:
         raise _CutError(f"the connection was cut after {there:,} of {total:,} bytes; try again to go on")
+    return total is not None or chunked
 
 
 def _begins_at(content_range: str | None, place: int) -> bool:
     return (content_range or "").startswith(f"bytes {place}-")
 
 
-def _check(source: PublicTrace, part: Path) -> None:
-    """Raise InputError, and throw it away, if what came is not the trace."""
+def _check(source: PublicTrace, part: Path, measured: bool) -> None:
+    """Raise InputError, and throw it away, if what came is not the trace. ``measured``: it has the length it should."""
     try:
         if source.sha256 is None:
             format_of(part)
+            if not measured and not _ends_whole(part):
+                raise InputError("what came ends inside a line, and the server gives no length: it was cut")
         elif (found := _sha256(part)) != source.sha256:
             raise InputError(f"what came has the wrong checksum (sha256 {found}, not {source.sha256})")
     except InputError:
         part.unlink()
         _tag_file(part).unlink(missing_ok=True)
         raise
+
+
+def _ends_whole(path: Path) -> bool:
+    """Whether a text ends with a line's end, or a JSON object or list with its own."""
+    last = b""
+    text = open_text(path)
+    for chunk in text.chunks:
+        last = (last + chunk)[-MAX_LINE_BYTES:]
+    line = last.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")
+    if text.head.lstrip().startswith(b"["):
+        return line.endswith("]")
+    return last.endswith(b"\n") or json_row(line) is not None
 
 
 def _sha256(path: Path) -> str:

@@ -8,6 +8,8 @@ from itertools import chain
 from os import PathLike
 from pathlib import Path
 
+import numpy as np
+
 from allocators.base import InputError
 from simulator.fields import Fields, Flags, IntArray
 
@@ -16,7 +18,12 @@ MAX_LINE_BYTES = 4 << 20
 """A longer line is no row of a trace: one of a million tokens in blocks of 16 takes a third of it."""
 
 MAX_UNPACKING = 250
-"""A gzip file may unpack to so many times its size; logs reach 30, a decompression bomb 1,000."""
+"""What is no row may unpack to so many times the size of a gzip file; logs reach 30, a decompression bomb 1,000.
+
+Rows are not counted: equal ones reach 500, and there is a limit to their number already.
+"""
+
+_ROW_BYTES = 256  # a longer line that is packed so small is counted as no row
 
 _UNPACKING_FROM = 64 << 20  # bytes; below, any factor is harmless
 _HEAD_BYTES = 4096
@@ -116,7 +123,7 @@ def read_blocks(path: str | PathLike[str], advance: Callable[[int], object]) -> 
 def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """What gzip members, one behind the other, unpack to. Never more than a chunk is unpacked at a time."""
     unpacker = zlib.decompressobj(wbits=31)
-    packed = unpacked = 0
+    packed = suspect = 0
     try:
         for block in blocks:
             packed += len(block)
@@ -126,12 +133,15 @@ def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:
                     if not block:
                         break
                     unpacker = zlib.decompressobj(wbits=31)
+                given = len(block)
                 piece = unpacker.decompress(block, CHUNK_BYTES)
                 block = unpacker.unconsumed_tail or unpacker.unused_data
-                unpacked += len(piece)
-                if unpacked > max(_UNPACKING_FROM, MAX_UNPACKING * (packed - len(block))):
+                if len(piece) > MAX_UNPACKING * (given - len(block)):
+                    suspect += _no_rows(piece)
+                if suspect > max(_UNPACKING_FROM, MAX_UNPACKING * (packed - len(block))):
                     raise InputError(
-                        f"unpacks to more than {MAX_UNPACKING} times its size: a decompression bomb, not a trace"
+                        f"unpacks to more than {MAX_UNPACKING} times its size of what is no row (blank or long lines): "
+                        "a decompression bomb; if it is a trace, gunzip it first"
                     )
                 yield piece
         yield unpacker.flush()
@@ -139,6 +149,15 @@ def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:
         raise InputError(f"is a damaged gzip file ({error}): fetch it again") from None
     if not unpacker.eof:
         raise InputError("is a gzip file that ends too early: fetch it again")
+
+
+def _no_rows(piece: bytes) -> int:
+    """How many bytes are in lines that are blank, or too long to be counted as rows."""
+    data = np.frombuffer(piece, np.uint8)
+    edges = np.concatenate([[0], np.flatnonzero(data == ord("\n")) + 1, [len(data)]])
+    visible = np.concatenate([[0], np.cumsum(data > ord(" "))])[edges]
+    length = np.diff(edges)
+    return len(piece) - int(length[(np.diff(visible) > 0) & (length <= _ROW_BYTES)].sum())
 
 
 def _check_kind(head: bytes) -> None:

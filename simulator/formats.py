@@ -146,7 +146,6 @@ FORMATS = (
         block_tokens=16,
         edit=_qwen_sessions,
     ),
-    # The ids of RAGPulse are documents, not blocks.
     Format(
         "ragpulse",
         "json",
@@ -156,6 +155,7 @@ FORMATS = (
         "output_length",
         session="session_id",
         matches=_is_ragpulse,
+        remark="its hash_ids are documents, not prefix blocks of the prompt: they are left out",
     ),
     Format("llmservingsim", "json", NANOSECONDS, "arrival_time_ns", "input_toks", "output_toks"),
     Format(

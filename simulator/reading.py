@@ -4,6 +4,7 @@ import importlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from itertools import chain
 from os import PathLike
 from typing import Any
@@ -21,6 +22,8 @@ from simulator.parquet import cell, parquet_columns, parquet_tables
 from simulator.rows import read_tables
 from simulator.schema import Columns, Format, Reading, Report, short
 
+_NAMES, _NAME_CHARS = 50, 40  # of a first row: enough to see what it is like
+_SIMILAR = 0.6  # of two names: less is chance
 _BEGINNING = 1 << 16  # bytes that show the first row; a list of JSON may be one line of gigabytes
 
 
@@ -176,9 +179,26 @@ def _choose(line: str, first: Row, kind: str, wanted: Format | None) -> Format:
     for mark, word in ((";", "semicolons"), ("\t", "tabs")):
         if kind == "csv" and line.count(mark) >= 1 and line.count(mark) >= line.count(","):
             raise InputError(f"is separated by {word}: save it with commas; it begins with {short(line)}")
-    shapes = "; ".join(f"{form.name} ({','.join(form.needed)})" for form in FORMATS)
-    what = f"not in the format {wanted.name}" if wanted else "in none of the known formats"
-    raise InputError(f"is {what}: it begins with {short(line)}; known are {shapes}")
+    if wanted:
+        kind = "JSON" if wanted.kind == "json" else "CSV"
+        needs = f"it needs {kind} with {', '.join(wanted.needed)}"
+        raise InputError(f"is not in the format {wanted.name}: it begins with {short(line)}; {needs}")
+    names = ", ".join(form.name for form in _nearest_first(kind, list(first)))
+    raise InputError(f"is in none of the known formats: it begins with {short(line)}; nearest first, they are {names}")
+
+
+def _nearest_first(kind: str, found: Sequence[str]) -> list[Format]:
+    """All formats, those with the most columns of similar names first; of as many, those of the same kind."""
+    names = [name[:_NAME_CHARS].lower() for name in found[:_NAMES]]
+
+    def distance(form: Format) -> tuple[float, bool]:
+        columns = [name.partition("|")[0].lower() for name in form.needed]
+        nearest = (
+            max((SequenceMatcher(None, column, name).ratio() for name in names), default=0) for column in columns
+        )
+        return -sum(ratio for ratio in nearest if ratio > _SIMILAR), form.kind != kind
+
+    return sorted(FORMATS, key=distance)
 
 
 def _missing(form: Format, first: Row) -> list[str]:

@@ -140,14 +140,34 @@ def print_trace(requests: Trace, facts: Mapping[str, Any]) -> None:
             out.print(f"  the first arrives at {report.origin}; times are whole {spoken(report.resolution_ns)}")
         for note in report.notes:
             out.print(f"  note: {note}")
+    if extras := _extras(requests, facts):
+        out.print(f"  {extras}")
     if facts["rate_per_s"] is not None:
-        rate, gap_cv = facts["rate_per_s"], facts["gap_cv"]
-        out.print(f"  {rate:,.2f} requests/s; standard deviation / mean of the gaps {gap_cv:.2f} (Poisson: 1)")
+        gap_cv = facts["gap_cv"]
+        gaps = "" if gap_cv is None else f"; standard deviation / mean of the gaps {gap_cv:.2f} (Poisson: 1)"
+        out.print(f"  {_three_digits(facts['rate_per_s'])} requests/s{gaps}")
     shown = table("", "tokens", "mean", "p50", "p99", "max")
     for name in ("prompt_tokens", "output_tokens"):
         figures = facts[name]
         shown.add_row(name.removesuffix("_tokens"), *(f"{figures[key]:,.0f}" for key in ("mean", "p50", "p99", "max")))
     out.print(shown)
+
+
+def _extras(requests: Trace, facts: Mapping[str, Any]) -> str:
+    """The prefix blocks and sessions of a trace, in words: what allocators can share, and what belongs together."""
+    parts = []
+    if (rows := facts["rows_with_blocks"]) is not None:
+        tokens = None if requests.report is None else requests.report.block_tokens
+        size = "of unknown size" if tokens is None else f"of {tokens:,} tokens"
+        parts.append(f"{rows:,} row{'' if rows == 1 else 's'} with prefix blocks {size}")
+    if (sessions := facts["sessions"]) is not None:
+        parts.append(f"{sessions:,} session{'' if sessions == 1 else 's'}")
+    return "; ".join(parts)
+
+
+def _three_digits(rate: float) -> str:
+    """A rate with three significant digits, never as a power of ten where it is large."""
+    return f"{rate:,.0f}" if rate >= 999.5 else f"{rate:#.3g}".rstrip(".")
 
 
 def _requests(count: int) -> str:

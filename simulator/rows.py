@@ -123,6 +123,8 @@ def _timed(
         ordered = time_ns if in_order else np.sort(time_ns)
         origin_text = origin(int(ordered[0]), form.unit, True in aware)
         notes += arrival_notes(ordered, form.unit)
+    if form.remark:
+        notes.append(form.remark)
     report = replace(
         report,
         out_of_order=late,
@@ -150,7 +152,11 @@ def _read_rows(form: Format, table: Table) -> tuple[Columns, Flags, Codes]:
         time_ns, bad_time = read_times(text[form.time], form.unit)
     prompt, bad_prompt = read_counts(text[form.prompt])
     output, bad_output = read_counts(text[form.output])
-    session = objects(text[form.session].texts()) if form.session in text else None
+    session = None
+    if form.session in text:
+        # The neutral format keeps every session as it is; elsewhere a blank one is none.
+        keys = text[form.session] if form.name == "neutral" else text[form.session].stripped()
+        session = objects(keys.texts())
     hashes, bad_hashes = None, np.zeros(rows, np.uint8)
     if form.block_hashes in text:
         lists, bad_hashes = read_hashes(text[form.block_hashes])
@@ -193,7 +199,11 @@ def _complaint(form: Format, table: Table, rows_before: int, row: int, code: int
     place = _place(table, rows_before, row)
     if code < 8:
         return f"{place}: {table.misfit_reason}"
-    time = "a date such as 2023-11-16 18:17:03.97, 1970 to 2255" if form.unit == DATE else f"0 to {_LAST_S:,} s"
+    time = (
+        "a date such as 2023-11-16 18:17:03.97, 1970 to 2255, 0 to 9 fraction digits"
+        if form.unit == DATE
+        else f"0 to {_LAST_S:,} s"
+    )
     column, allowed = (
         ("", ""),
         (form.time, time),

@@ -52,7 +52,7 @@ class Format:
     needs, ``session``, ``block_hashes`` and ``status`` those it may have ("" for none); ``a|b`` is a column that may be
     called a or b. ``matches`` tells it by its first row (of CSV: the header's names) from another format with the same
     columns. ``block_tokens``: the tokens of a prefix block, where the format says so. ``edit`` rewrites rows of JSON;
-    ``signs`` are the columns needed before it does, where they are others.
+    ``signs`` are the columns needed before it does, where they are others. ``remark``: noted of every file.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Format:
     block_tokens: int | None = None
     edit: Edit | None = None
     signs: tuple[str, ...] = ()
+    remark: str = ""
 
     @property
     def needed(self) -> tuple[str, ...]:

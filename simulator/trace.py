@@ -249,18 +249,22 @@ class Trace:
 
 
 def describe(trace: Trace) -> dict[str, Any]:
-    """The statistics of a trace: rows, duration_s, rate_per_s, gap_cv; mean, p50, p99 and max of its tokens.
+    """The statistics of a trace: rows, duration_s, rate_per_s, ...; mean, p50, p99 and max of its tokens.
 
     ``duration_s``: from the first arrival to the last. ``rate_per_s``: rows / duration_s. ``gap_cv``: standard
     deviation / mean of the rows - 1 gaps between arrivals, of these gaps themselves (divided by their number, not one
-    less). Both are None where all arrive at once. p50 and p99: on the straight line between neighbours in rank.
+    less), None for fewer than two. Both are None where all arrive at once. ``sessions``: how many different ones;
+    ``rows_with_blocks``: how many rows have block hashes; None where the trace has none. p50 and p99: on the straight
+    line between neighbours in rank.
     """
     spread = bool(trace.arrival_ns[-1])
     return {
         "rows": len(trace),
         "duration_s": trace.duration_s,
         "rate_per_s": len(trace) / trace.duration_s if spread else None,
-        "gap_cv": _gap_cv(trace.arrival_ns) if spread else None,
+        "gap_cv": _gap_cv(trace.arrival_ns) if spread and len(trace) > 2 else None,
+        "sessions": None if trace.session is None else len(set(trace.session.tolist()) - {""}),
+        "rows_with_blocks": None if trace.block_hashes is None else sum(map(bool, trace.block_hashes.tolist())),
         "prompt_tokens": _distribution(trace.prompt_tokens),
         "output_tokens": _distribution(trace.output_tokens),
     }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import numpy as np
 import typer
 from tqdm import tqdm
 
@@ -90,7 +91,8 @@ def convert(
     """Write a trace of any format in the neutral one; sessions and block hashes are kept."""
     _check_output(output, trace)
     count_tokens = None if tokenizer is None else _function(tokenizer)
-    _write(read_trace(trace, strict, quiet, format, rate, count_tokens), output, quiet)
+    whole = read_trace(trace, strict, quiet, format, rate, count_tokens)
+    _write(whole, output, quiet, _blocks(whole))
 
 
 @trace_app.command("slice")
@@ -116,7 +118,7 @@ def cut(
     _check_output(output, trace)
     whole = read_trace(trace, strict, quiet, format, rate)
     part = whole[slice(*requests)] if requests is not None else whole.between(*time or ("", ""))
-    _write(part, output, quiet)
+    _write(part, output, quiet, None if part.block_hashes is None else _blocks(whole))
     print(f"{_in_short(part)}, a part of {whole.name}: {_in_short(whole)}")
 
 
@@ -124,20 +126,40 @@ def cut(
 def scale(
     trace: TraceArgument,
     output: Output,
-    rate: Annotated[float, number("FACTOR", "So many times as many requests a second.")] = 1.0,
-    lengths: Annotated[float, number("FACTOR", "Prompts and outputs so many times as long.")] = 1.0,
+    rate: Annotated[float | None, number("FACTOR", "So many times as many requests a second.")] = None,
+    lengths: Annotated[float | None, number("FACTOR", "Prompts and outputs so many times as long.")] = None,
     format: Format = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a trace with its rate, its lengths, or both scaled by a factor."""
+    if rate is None and lengths is None:
+        raise InputError("scale what? --rate FACTOR, --lengths FACTOR, or both")
     _check_output(output, trace)
     whole = read_trace(trace, strict, quiet, format)
-    scaled = whole.scaled(rate, lengths)
+    scaled = whole.scaled(1.0 if rate is None else rate, 1.0 if lengths is None else lengths)
     if whole.block_hashes is not None and scaled.block_hashes is None:
         note(quiet, "block hashes are left out: prompts of other lengths have others")
-    _write(scaled, output, quiet)
+    if lengths is not None and (raised := _raised_to_one(whole, lengths)):
+        note(quiet, f"lengths below 1 token, raised to 1: {raised}")
+    _write(scaled, output, quiet, None if scaled.block_hashes is None else _blocks(whole))
     print(f"{_in_short(scaled)}, scaled from {whole.name}: {_in_short(whole)}")
+    if lengths is not None:
+        print(f"mean lengths {_means(scaled)}, scaled from {_means(whole)}")
+
+
+def _raised_to_one(whole: Trace, factor: float) -> str:
+    """How many lengths a factor would bring to 0 tokens, in words; "" for none."""
+    counts = {
+        name: int((np.rint(tokens * factor) < 1).sum())
+        for name, tokens in (("prompts", whole.prompt_tokens), ("outputs", whole.output_tokens))
+    }
+    of = f"of {len(whole):,}"
+    return ", ".join(f"{count:,} {of} {name}" for name, count in counts.items() if count)
+
+
+def _means(trace: Trace) -> str:
+    return f"{trace.prompt_tokens.mean():,.1f} (prompt) and {trace.output_tokens.mean():,.1f} (output) tokens"
 
 
 @trace_app.command()
@@ -147,7 +169,8 @@ def generate(
         typer.Argument(
             metavar="LENGTHS:rate=4,...",
             help="LENGTHS: a profile's name or file, or a trace file, whose requests are drawn from. Options: rate, "
-            "duration or requests, seed, max_total; cv=2 for gamma gaps, on=5,off=20 for phases, else Poisson.",
+            "duration or requests, seed, max_total; cv=2 for gamma gaps, on=5,off=20 for phases of exponential length, "
+            "so many seconds in the mean (the rate too holds in the mean, over both); else Poisson.",
         ),
     ],
     output: Output,
@@ -188,6 +211,7 @@ def _maybe_timed(trace: str, strict: bool, quiet: bool, format: str | None) -> t
 @trace_app.command("download")
 def fetch(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which; without it, what there is.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch it again, even if it is here.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Fetch a public trace from its publisher into the cache folder; kvfrag run NAME then finds it."""
@@ -198,12 +222,14 @@ def fetch(
     source = CATALOGUE[name]
     try:
         with progress(0, name, "B", quiet) as bar:
-            fetched = download(name, source, _watched(bar))
+            fetched = download(name, source, _watched(bar), force)
     except DownloadError as error:
         # Neither the options nor an input of theirs are wrong: exit code 1, not 2.
         note(False, f"kvfrag: {error}")
         raise typer.Exit(1) from None
     print(f"{name} is in {source.path}{'' if fetched else ' (it was there already)'}")
+    if source.sha256 is None:
+        note(quiet, f"{name} is not verified: the publisher gives no checksum; --force fetches it again")
     print(f"licence {source.licence}; cite {source.citation}")
 
 
@@ -229,10 +255,20 @@ def _check_output(output: Path, trace: str) -> None:
     check_outputs({"--output": output}, [find_file(trace)])
 
 
-def _write(trace: Trace, output: Path, quiet: bool) -> None:
+def _write(trace: Trace, output: Path, quiet: bool, blocks: int | None = None) -> None:
+    """Write a trace. ``blocks``: the tokens of a prefix block that its file told, where hashes are written."""
     with progress(len(trace), "writing", "request", quiet) as bar:
         write_trace(trace, output, bar.update)
     note(quiet, f"wrote {output}: {_in_short(trace)}")
+    if blocks is not None:
+        note(
+            quiet,
+            f"block hashes are kept, but not that a block has {blocks} tokens: no column says so",
+        )
+
+
+def _blocks(trace: Trace) -> int | None:
+    return None if trace.report is None else trace.report.block_tokens
 
 
 def _in_short(trace: Trace) -> str:

@@ -202,6 +202,35 @@ def test_without_a_checksum_what_comes_must_look_like_a_trace(server: Server) ->
     assert not download("t", one)
 
 
+@pytest.mark.parametrize("content", [CONTENT[:-4], b'[\n{"timestamp": 1, "input_length": 9, "output_length": 8},\n'])
+def test_without_checksum_and_length_a_cut_file_is_refused(server: Server, content: bytes) -> None:
+    one = source(server, None)
+    server.content, server.lengths, server.tag = content, False, None
+    with pytest.raises(DownloadError, match="what came ends inside a line, and the server gives no length: it was cut"):
+        download("t", one)
+    assert left(one) == set()
+
+
+def test_a_last_line_of_json_needs_no_end(server: Server) -> None:
+    one = source(server, None)
+    server.lengths, server.tag = False, None
+    server.content = b'{"timestamp": 1, "input_length": 9, "output_length": 8}'
+    assert download("t", one)
+
+
+def test_force_fetches_what_is_there_again(server: Server) -> None:
+    one = source(server, None)
+    assert download("t", one)
+    one.path.with_name("t.csv.part").write_bytes(CONTENT[:1000])
+    one.path.with_name("t.csv.part.etag").write_text('"v1"')
+    server.content = CONTENT.replace(b"10", b"11")
+    assert not download("t", one)
+    assert download("t", one, force=True)
+    assert one.path.read_bytes() == server.content
+    assert server.seen == [None, None]
+    assert left(one) == {"t.csv"}
+
+
 def test_the_catalogue() -> None:
     assert {"azure-2023-code", "azure-2023-conv", "azure-2024-conv", "burstgpt-1", "mooncake-conversation"} <= set(
         CATALOGUE

@@ -454,7 +454,7 @@ def test_strict_counts_lines_through_quoted_fields(folder: Path) -> None:
 def test_strict_on_dates_hashes_and_json(folder: Path) -> None:
     assert complaint(folder, AZURE + "2023-11-16,1,1\n", strict=True) == (
         "row 1 (line 2): TIMESTAMP(='2023-11-16') is unreadable; "
-        "it must be a date such as 2023-11-16 18:17:03.97, 1970 to 2255"
+        "it must be a date such as 2023-11-16 18:17:03.97, 1970 to 2255, 0 to 9 fraction digits"
     )
     good = '{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
     assert complaint(folder, good + '\n{"timestamp": 0, "inp', strict=True) == "row 2 (line 3): not a JSON object"
@@ -526,8 +526,13 @@ def test_mixed_time_zones(folder: Path) -> None:
         ),
         (
             "0.5,10,20\n0.6,10,20\n",
-            "is in none of the known formats: it begins with '0.5,10,20'; known are neutral (arrival_s,prompt_tokens,"
-            "output_tokens); azure (TIMESTAMP,ContextTokens,GeneratedTokens); burstgpt (Timestamp,",
+            "is in none of the known formats: it begins with '0.5,10,20'; nearest first, they are neutral, azure, "
+            "burstgpt, vidur, splitwise-sim, blis, vidur-lengths, lengths, mooncake,",
+        ),
+        (
+            "arrived,prefill_tokens,decode_tokens\n1,2,3\n",
+            "is in none of the known formats: it begins with 'arrived,prefill_tokens,decode_tokens'; nearest first, "
+            "they are vidur, ",
         ),
         (
             "arrival_s;prompt_tokens;output_tokens\n0,5;1;1\n",
@@ -671,10 +676,37 @@ def test_every_format_has_a_sample() -> None:
     assert sampled == {form.name for form in FORMATS}
 
 
+def test_a_blank_session_is_none(folder: Path) -> None:
+    head = "Timestamp,Session ID,Request tokens,Response tokens\n"
+    trace = read(folder, head + "0, ,1,1\n1, a ,1,1\n2,a,1,1\n")
+    assert trace.session is not None
+    assert trace.session.tolist() == ["", "a", "a"]
+    assert read(folder, head + "0, ,1,1\n1,\t,1,1\n").session is None
+
+
+def test_a_format_asked_for_tells_only_what_it_needs(folder: Path) -> None:
+    assert complaint(folder, MOONCAKE_ROW, format="azure") == (
+        f"is not in the format azure: it begins with {MOONCAKE_ROW.strip()!r}; "
+        "it needs CSV with TIMESTAMP, ContextTokens, GeneratedTokens"
+    )
+
+
 def test_a_decompression_bomb_stops_at_the_stated_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_UNPACKING_FROM", 4 << 20)
-    bomb = gzip.compress(NEUTRAL.encode() + b"0,1,1\n" * 1_000_000)
-    assert complaint(folder, bomb) == "unpacks to more than 250 times its size: a decompression bomb, not a trace"
+    for filling in (b"\n" * 6_000_000, b" \n" * 3_000_000, (b" " * 1000 + b"0,1,1\n") * 6000):
+        assert complaint(folder, gzip.compress(NEUTRAL.encode() + filling)) == (
+            "unpacks to more than 250 times its size of what is no row (blank or long lines): a decompression bomb; "
+            "if it is a trace, gunzip it first"
+        )
+    assert complaint(folder, gzip.compress(bytes(8 << 20))).startswith("unpacks to more than 250 times")
+
+
+def test_equal_rows_are_no_decompression_bomb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_UNPACKING_FROM", 4 << 20)
+    content = NEUTRAL.encode() + b"0,1000,100\n" * 1_000_000
+    packed = gzip.compress(content)
+    assert len(content) > files.MAX_UNPACKING * len(packed)
+    assert len(read(folder, packed)) == 1_000_000
 
 
 def test_gzip_members_one_behind_the_other(folder: Path) -> None:

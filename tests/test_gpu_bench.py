@@ -69,6 +69,28 @@ def test_a_refusal_and_a_wrong_result_are_rows_that_say_so() -> None:
     assert (row.note, row.median_us) == ("wrong: 1.0e+00 away from float64", None)
 
 
+def test_a_timer_that_raises_is_a_row_that_says_so() -> None:
+    def no_graph(_: rivals.Call) -> bench.Timing:
+        raise RuntimeError("operation not permitted when stream is capturing\nand a long trace")
+
+    table = list(bench.rows([(TINY, {OURS: rivals.ours})], DEVICE, 4.0, time.monotonic() + 3600, no_graph))
+    assert [row.note for row in table] == ["refused to be timed: operation not permitted when stream is capturing"]
+    assert table[0].median_us is None
+
+
+def test_a_load_that_cannot_be_built_is_rows_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(load: Load, device: torch.device) -> Problem:
+        if load is TINY:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB\n")
+        return Problem(load, device)
+
+    monkeypatch.setattr(bench, "Problem", build)
+    plans: bench.Plans = [(TINY, {OURS: rivals.ours, "rival": rivals.ours}), (UNEVEN, {OURS: rivals.ours})]
+    table = list(bench.rows(plans, DEVICE, 4.0, time.monotonic() + 3600, one_us))
+    note = "refused: the load cannot be built: CUDA out of memory. Tried to allocate 9 GiB"
+    assert [row.note for row in table] == [note, note, ""]
+
+
 def test_ceilings_count_what_is_read_and_what_is_written() -> None:
     assert bench.ceilings(DEVICE, one_us, 2**20) == {"copy": 2**21 / 1e6, "fill": 2**20 / 1e6, "read": 2**20 / 1e6}
 

@@ -12,7 +12,8 @@ from simulator import Run, StepCost, Trace, simulate
 from simulator.__main__ import main
 
 TRACE = "arrival_s,prompt_tokens,output_tokens\n0,5,6\n0.1,17,3\n0.2,3,9\n"
-SMALL = ["--device", "cpu", "--heads", "2/1", "--head-dim", "16", "--samples", "4"]
+CPU = ["--device", "cpu", "--heads", "2/1", "--head-dim", "16"]
+SMALL = [*CPU, "--samples", "4"]
 
 
 def kvfrag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -41,7 +42,7 @@ def test_check_of_a_trace_counts_what_the_ledger_says(
     assert [len(one["samples"]) for one in checks] == [4, 4, 4]
     assert all(sample["used"] == sample["counted"] > 0 for one in checks for sample in one["samples"])
     # The logs that were written give the same check, without a simulator.
-    again = kvfrag(monkeypatch, capsys, "check", "logs/1-paged.jsonl", *SMALL)
+    again = kvfrag(monkeypatch, capsys, "check", "logs/1-paged.jsonl", *CPU)
     assert again[0] == 0
     assert again[1] in out
 
@@ -54,7 +55,7 @@ def test_check_of_a_saved_run_and_of_one_that_was_tampered_with(
     trace, times = Trace.read(folder / "trace.csv"), [0.2, 0.3, 0.4]
     run = simulate(trace, Paged(40, 4), cost=StepCost("50ms"), layout_times_s=times, decisions=True)
     run.save(folder / "run")
-    code, out, _ = kvfrag(monkeypatch, capsys, "check", "run", *SMALL)
+    code, out, _ = kvfrag(monkeypatch, capsys, "check", "run", *CPU)
     assert (code, "equals the ledger in 3 samples" in out) == (0, True)
     # A ledger that claims one slot more than was written is found out.
     log = log_of(Run.load(folder / "run"))
@@ -66,16 +67,28 @@ def test_check_of_a_saved_run_and_of_one_that_was_tampered_with(
     lines[at] = json.dumps(sample)
     (folder / "bad.jsonl").write_text("\n".join(lines) + "\n")
     assert Log.read(folder / "bad.jsonl") != log
-    code, out, _ = kvfrag(monkeypatch, capsys, "check", "bad.jsonl", *SMALL)
+    code, out, _ = kvfrag(monkeypatch, capsys, "check", "bad.jsonl", *CPU)
     assert (code, "1 differences in 3 samples" in out) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["check", "trace.csv", *SMALL], "trace.csv, row 1: not a row of a decision log"),
-        (["check", "nowhere", *SMALL], "nowhere is neither a saved run nor a decision log; a trace needs"),
-        (["check", "trace.csv", "-a", "paged", *SMALL], "how large is the pool?"),
+        (["check", "trace.csv", *CPU], "trace.csv, row 1: not a row of a decision log"),
+        (["check", "nowhere", *CPU], "nowhere is neither a saved run nor a decision log; a trace needs"),
+        (["check", "trace.csv", "-a", "paged", *SMALL], "how large is the pool? --capacity SLOTS\n"),
+        (["check", "log", *CPU, "--capacity", "64"], "--capacity(=64) is for a trace with -a SPEC"),
+        (["check", "log", *CPU, "--max-batch", "6"], "--max-batch(=6) is for a trace with -a SPEC"),
+        (["check", "log", *CPU, "--cost", "prefill=1ms"], "--cost(=prefill=1ms) is for a trace with -a SPEC"),
+        (["check", "log", *SMALL], "--samples(=4) is for a trace with -a SPEC"),
+        (
+            ["check", "never-read", "-a", "paged", "--capacity", "64", *SMALL, "--logs", "trace.csv"],
+            "--logs(=trace.csv)",
+        ),
+        (
+            ["check", "never-read", "-a", "paged", "--capacity", "64", *SMALL, "--logs", "trace.csv/x"],
+            "must be a folder",
+        ),
         (["check", "trace.csv", "-a", "pagd", "--capacity", "64", *SMALL], "unknown allocator 'pagd'"),
         (["check", "trace.csv", "-a", "paged", "--capacity", "64", *SMALL, "--heads", "3/2"], "heads(='3/2')"),
         (["check", "trace.csv", "-a", "paged", "--capacity", "64", "--device", "tpu"], "device(='tpu')"),

@@ -212,6 +212,32 @@ def test_a_non_contiguous_query(kernels: Any) -> None:
     case.check(kernels)
 
 
+@pytest.mark.parametrize("max_length", [0, 1, 20, 64])
+def test_a_bound_that_is_too_small_leaves_tokens_out_and_reads_nothing_else(kernels: Any, max_length: int) -> None:
+    # Lengths lie: 100 tokens where the bound reaches fewer chunks. Parts that no program wrote must not be merged.
+    case, plan = Case.make([100, 3, 100]), Plan(16, 16, 4, 3)
+    reached = 16 * max(1, -(-max_length // 16))
+    cut = Case(case.query, case.pool, case.tables, case.lengths.clamp(max=reached))
+    got = case.attend(kernels, max_length=np.int64(max_length), plan=plan)
+    assert torch.isfinite(got).all()
+    want = reference.paged_attention(cut.query, cut.pool, cut.tables, cut.lengths)
+    assert reference.worst_error(got, want) < BARS[FP32]
+
+
+@pytest.mark.parametrize("plan", [Plan(16, 128, 4, 3), Plan(16, 48, 4, 3)])
+def test_a_length_beyond_its_table_ends_with_the_table(kernels: Any, plan: Plan) -> None:
+    case = Case.make([64, 64], columns=4)
+    want = case.attend(kernels, plan=plan)
+    case.lengths[0] += 1000  # of the first request: what lies behind its table is the next one's
+    assert torch.equal(case.attend(kernels, plan=plan), want)
+
+
+@pytest.mark.parametrize("max_length", [-1, 1.5])
+def test_a_bound_that_is_no_count_is_refused(kernels: Any, max_length: Any) -> None:
+    with pytest.raises(InputError, match=r"max_length\(=.*\) must be a whole number >= 0"):
+        Case.make([3]).attend(kernels, max_length=max_length)
+
+
 def test_an_empty_batch(kernels: Any) -> None:
     case = Case.make([], dtype=BF16)
     got = case.attend(kernels)
@@ -381,6 +407,16 @@ MUTANTS: dict[str, tuple[str, str, Callable[[Any], None]]] = {
         "used = (tl.load(lengths + request) + chunk_tokens - 1) // chunk_tokens",
         "used = tl.load(lengths + request) // chunk_tokens",
         lambda k: test_split_equals_one_pass(k, 48),
+    ),
+    "merge parts that nobody wrote": (
+        "used = tl.minimum(used, chunks)",
+        "used = used + 0",
+        lambda k: test_a_bound_that_is_too_small_leaves_tokens_out_and_reads_nothing_else(k, 20),
+    ),
+    "read behind the table": (
+        "length = tl.minimum(tl.load(lengths + request), columns * BLOCK_SIZE)",
+        "length = tl.load(lengths + request)",
+        lambda k: test_a_length_beyond_its_table_ends_with_the_table(k, Plan(16, 48, 4, 3)),
     ),
     "stale table column": (
         "table + position // BLOCK_SIZE",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -156,6 +157,34 @@ def test_memory_that_cannot_be_given_is_refused(extents: list[Extent], error: ty
     with pytest.raises(MisuseError, match="request 5 holds no memory"):
         pool.table(5)
     pool.admit(5, [Extent(16, 4)])
+
+
+@pytest.mark.parametrize("request_id", [-1, -7, 2**63])
+def test_an_id_that_could_stand_for_no_owner_is_refused(request_id: int) -> None:
+    pool = pool_of()
+    with pytest.raises(InputError, match=rf"request_id\(={request_id}\) must be (a whole number >= 0|in 0 \.\. )"):
+        pool.admit(request_id, [Extent(8, 4)])
+    pool.admit(0, [Extent(8, 4)])
+
+
+def test_numpy_integers_count_and_floats_are_refused_in_one_line() -> None:
+    pool = pool_of()
+    pool.admit(np.int64(0), [Extent(np.int64(8), np.int64(4)), Extent(0, 4)])  # type: ignore[arg-type]
+    assert pool.append([0], np.int64(3)).tolist() == [8, 9, 10]  # type: ignore[call-overload, arg-type, unused-ignore]
+    assert pool.append([0], np.array([2])).tolist() == [11, 0]  # type: ignore[arg-type]
+    assert type(pool.written(0)) is int
+    batch = pool.batch_of([np.array([2, 0])], np.array([5], dtype=np.uint8))  # type: ignore[arg-type, list-item]
+    assert (batch.tables.tolist(), batch.lengths.tolist(), type(batch.max_length)) == ([[2, 0]], [5], int)
+    for call, message in (
+        (lambda: pool.append([0], 1.0), r"tokens\(=1.0\)"),  # type: ignore[arg-type]
+        (lambda: pool.append([0], [np.float32(1)]), r"tokens\(=1.0\)"),  # type: ignore[list-item]
+        (lambda: pool.append([0], -1), r"tokens\(=-1\)"),
+        (lambda: pool.batch_of([[2]], [1.5]), r"length\(=1.5\)"),  # type: ignore[list-item]
+        (lambda: pool.batch_of([[2.0]], [1]), r"page\(=2.0\)"),  # type: ignore[list-item]
+    ):
+        with pytest.raises(InputError, match=message + ".* must be a whole number >= 0"):
+            call()
+    assert pool.written(0) == 5
 
 
 def test_misuse_names_the_id() -> None:

@@ -16,6 +16,7 @@ from simulator import Trace
 from simulator.__main__ import FAILED, INPUT_WRONG, main
 from simulator.catalogue import CATALOGUE, PublicTrace
 from simulator.formats import FORMATS
+from simulator.plots import trace_overview
 
 TRACES = Path(__file__).parents[1] / "traces"
 LENGTHS_ONLY = ("vidur-lengths.csv", "lengths.csv", "sharegpt.json")
@@ -121,10 +122,29 @@ def test_info_says_what_was_read(kvfrag: Kvfrag) -> None:
     ended = good(kvfrag("trace info traces/ragpulse.jsonl --json - --plot overview.svg"))
     read = json.loads(ended.out)["read"]
     assert (read["out_of_order"], read["origin"], read["resolution_ns"]) == (4, "0 s", 10**9)
-    assert len(read["notes"]) == 1
+    assert len(read["notes"]) == 2
+    assert "not prefix blocks" in read["notes"][1]
+    facts = json.loads(ended.out)
+    assert facts["rows_with_blocks"] is None
+    assert facts["sessions"] == len(set(Trace.read(TRACES / "ragpulse.jsonl").to_frame()["session"]))
     assert Path("overview.svg").read_text().count("requests a second") == 1
     assert "ragpulse.jsonl: 4 rows out of order, sorted\n" in ended.err
     assert "drew overview.svg\n" in ended.err
+
+
+def test_info_tells_blocks_and_sessions(kvfrag: Kvfrag) -> None:
+    sessions = len(set(Trace.read(TRACES / "qwen-bailian.jsonl").to_frame()["session"]))
+    shown = good(kvfrag("trace info traces/qwen-bailian.jsonl")).out
+    assert f"\n  40 rows with prefix blocks of 16 tokens; {sessions} sessions\n" in shown
+    assert "prefix blocks" not in good(kvfrag("trace info traces/blis.csv")).out
+
+
+def test_info_shows_small_rates_and_no_deviation_of_one_gap(kvfrag: Kvfrag) -> None:
+    Path("slow.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,1,1\n800,1,1\n")
+    assert "\n  0.00250 requests/s\n" in good(kvfrag("trace info slow.csv")).out
+    assert json.loads(good(kvfrag("trace info slow.csv --json -")).out)["gap_cv"] is None
+    Path("fast.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,1,1\n0.0005,1,1\n0.001,1,1\n")
+    assert "\n  3,000 requests/s; standard" in good(kvfrag("trace info fast.csv")).out
 
 
 def test_run_takes_what_trace_info_takes(kvfrag: Kvfrag) -> None:
@@ -142,6 +162,9 @@ def test_slice(kvfrag: Kvfrag) -> None:
     part = Trace.read("part.csv")
     assert part.sha256 == whole.between(10, 40.5).sha256
     assert part.block_hashes is not None
+    assert "not that a block has 16 tokens" in ended.err
+    assert "not that a block has 16 tokens" in good(kvfrag("trace convert traces/qwen-bailian.jsonl -o all.csv")).err
+    assert "a block has" not in good(kvfrag("trace convert traces/neutral.parquet -o all.csv")).err
     assert ended.out == (
         f"{len(part)} requests over {part.duration_s:.1f} s ({len(part) / part.duration_s:.4g}/s), "
         "a part of qwen-bailian.jsonl: 40 requests over 76.4 s (0.5237/s)\n"
@@ -157,7 +180,19 @@ def test_scale(kvfrag: Kvfrag) -> None:
     scaled = Trace.read("scaled.csv")
     assert scaled.arrival_ns.tolist() == (whole.arrival_ns // 2).tolist()
     assert scaled.prompt_tokens.tolist() == np.maximum(np.rint(whole.prompt_tokens / 2), 1).tolist()
-    assert ended.out.endswith("scaled from mooncake.jsonl: 40 requests over 75.0 s (0.5333/s)\n")
+    before, after = [
+        f"{t.prompt_tokens.mean():,.1f} (prompt) and {t.output_tokens.mean():,.1f} (output) tokens"
+        for t in (whole, scaled)
+    ]
+    assert ended.out.endswith(
+        f"scaled from mooncake.jsonl: 40 requests over 75.0 s (0.5333/s)\nmean lengths {after}, scaled from {before}\n"
+    )
+    assert "raised to 1" not in ended.err
+    outputs = int((np.rint(whole.output_tokens * 0.005) < 1).sum())
+    assert outputs
+    ended = good(kvfrag("trace scale traces/mooncake.jsonl --lengths 0.005 -o scaled.csv"))
+    assert f"{outputs} of 40 outputs" in ended.err
+    assert "mean lengths" not in good(kvfrag("trace scale traces/mooncake.jsonl --rate 2 -o scaled.csv")).out
 
 
 def test_generate_and_profile(kvfrag: Kvfrag) -> None:
@@ -204,6 +239,7 @@ def test_convert_counts_with_any_tokenizer(kvfrag: Kvfrag) -> None:
         ("trace slice traces/blis.csv -o out.csv --time soon 200", ["start(=soon) must be a number of seconds"]),
         ("trace slice traces/blis.csv -o out.csv --requests 5 5", ["--requests(=5 5)", "0 <= FIRST < END"]),
         ("trace slice traces/blis.csv -o out.csv --requests 50 60", ["no request of blis.csv is among"]),
+        ("trace scale traces/blis.csv -o out.csv", ["scale what? --rate FACTOR, --lengths FACTOR, or both"]),
         ("trace scale traces/blis.csv -o out.csv --rate 0", ["rate(=0) must be a finite factor > 0"]),
         ("trace generate bard:rate=4 -o out.csv", ["unknown workload 'bard'"]),
         ("trace generate arxiv:rate=4,on=1 -o out.csv", ["on and off together"]),
@@ -231,6 +267,9 @@ def test_download_and_then_run_by_name(kvfrag: Kvfrag, monkeypatch: pytest.Monke
     ended = good(kvfrag("trace download tiny"))
     place = tmp_path / "cache" / "kvfrag" / "traces" / "azure-2023.csv"
     assert ended.out == f"tiny is in {place}\nlicence CC0; cite nobody\n"
+    assert ended.err == ("tiny is not verified: the publisher gives no checksum; --force fetches it again\n")
+    place.write_text("half of it")
+    assert good(kvfrag("trace download tiny --force")).out.startswith(f"tiny is in {place}\n")
     assert good(kvfrag("trace download tiny")).out.startswith(f"tiny is in {place} (it was there already)\n")
     assert good(kvfrag("run tiny -a paged --capacity 20000")).out.startswith("azure-2023.csv: 40 requests")
     assert good(kvfrag("trace info tiny:rate=3,requests=7")).out.startswith("tiny:rate=3,requests=7,seed=0: 7 requests")
@@ -266,3 +305,14 @@ def test_progress_of_reading_and_writing_on_a_terminal(kvfrag: Kvfrag, monkeypat
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     good(kvfrag("trace convert traces/neutral.csv -o out.csv"))
     assert made == [("reading", (TRACES / "neutral.csv").stat().st_size), ("writing", 40)]
+
+
+def test_an_overview_of_requests_all_at_once() -> None:
+    trace = Trace.from_columns([0, 0, 0], [1, 2, 3], [4, 5, 6])
+    left, right = trace_overview(trace).figure.axes
+    (stairs,) = left.patches
+    assert stairs.get_data().values.tolist() == [3]  # type: ignore[attr-defined]
+    assert left.get_xlim() == (0, 1)
+    legend = right.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["prompt", "output"]

@@ -19,9 +19,9 @@ def trace_overview(trace: Trace) -> Axes:
 
 
 def arrivals_over_time(trace: Trace, ax: Axes | None = None, bins: int = 120) -> Axes:
-    """Requests a second, in equal time bins."""
+    """Requests a second, in equal time bins, no more than requests; all at once, they are shown as one of a second."""
     ax = ax or own_axes(5.0, 3.2)
-    span_s = max(trace.duration_s, 1e-9)
+    span_s, bins = (trace.duration_s, min(bins, len(trace))) if trace.duration_s else (1.0, 1)
     counts, edges = np.histogram(trace.arrival_ns / 1e9, bins, (0, span_s))
     ax.stairs(counts / (span_s / bins), edges, fill=True, color=_ARRIVALS)
     ax.set(xlabel="time (s)", ylabel="requests a second", xlim=(0, span_s), ylim=(0, None))
@@ -33,7 +33,7 @@ def length_distributions(trace: Trace, ax: Axes | None = None) -> Axes:
     ax = ax or own_axes(4.0, 3.2)
     share = np.linspace(0, 100, 401)
     for name, tokens, color in zip(
-        ("output", "prompt"), (trace.output_tokens, trace.prompt_tokens), _LENGTHS, strict=True
+        ("prompt", "output"), (trace.prompt_tokens, trace.output_tokens), _LENGTHS[::-1], strict=True
     ):
         ax.step(np.percentile(tokens, share, method="inverted_cdf"), share, where="post", color=color, label=name)
     ax.set(xscale="log", xlabel="tokens", ylabel="requests with at most so many (%)", ylim=(0, 100))
