@@ -110,6 +110,11 @@ class InstantMap:
         ax.hlines(rows, 0, width, colors="white", linewidths=min(1.0, 0.1 * y_pt * width))
         for lines in self._borders:
             ax.add_collection(lines, autolim=False)
+        behind = len(self.slots) % self.across * self.size
+        if behind:  # the last row ends before the others, and what is not there must not look free
+            place = behind, (down - 1) * width
+            end = Rectangle(place, width - behind, width, facecolor="white", edgecolor=FRAME, hatch="////", linewidth=0)
+            ax.add_artist(end)
         ax.add_artist(Rectangle((0, 0), width, down * width, fill=False, edgecolor=FRAME, linewidth=0.8, clip_on=False))
 
     def _draw_borders(self, layout: Layout) -> None:
