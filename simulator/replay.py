@@ -107,7 +107,7 @@ def simulate(
         timeline=_timeline(
             edges if bins and duration_ps else [],
             parts,
-            _waits(arrivals_ps, status, served),
+            _waits(arrivals_ps, status, served) if bins else [],
             preemptions_ps=sorted(since_ps for since_ps, _ in served.requeued_ps),
         ),
         requests=_requests(arrivals_ps, prompts, outputs, served, status),

@@ -17,6 +17,7 @@ from pathlib import Path
 import reference
 from allocators import make_allocator, parse_spec
 from simulator import Run, StepCost, Trace, simulate
+from simulator.replay import SettingsFields
 
 CAPACITY, MAX_MODEL_LEN, MAX_BATCH = 60_000, 8192, 256
 COST = StepCost(base="25ms", prefill_token="100us", sequence="200us", kv_token="1us")
@@ -32,10 +33,11 @@ def azure_conv() -> Trace:
     return Trace.workload("azure-conv", requests=19_366)
 
 
-def engine(trace: Trace, spec: str) -> Run:
-    """One run at the benchmark's settings, the timeline on."""
+def engine(trace: Trace, spec: str, timeline_bins: int = 0) -> Run:
+    """One run at the benchmark's settings; without a timeline beside the reference, which makes none."""
     allocator = make_allocator(spec, CAPACITY, MAX_MODEL_LEN)
-    return simulate(trace, allocator, cost=COST, max_model_len=MAX_MODEL_LEN, max_batch=MAX_BATCH)
+    settings = SettingsFields(cost=COST, max_model_len=MAX_MODEL_LEN, max_batch=MAX_BATCH)
+    return simulate(trace, allocator, timeline_bins=timeline_bins, **settings)
 
 
 def stepped(trace: Trace, spec: str) -> reference.Outcome:
@@ -90,7 +92,7 @@ def doubled_outputs(trace: Trace, rounds: int = 7) -> None:
 def million(spec: str) -> None:
     """Run a million requests in this process and print time and peak memory."""
     trace = Trace.workload("azure-conv", rate=5.53, requests=1_000_000)
-    taken = seconds(lambda: engine(trace, spec))
+    taken = seconds(lambda: engine(trace, spec, timeline_bins=1000))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"| {spec} | {1e6 / taken:,.0f} | {peak:.2f} |")
 
