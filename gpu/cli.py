@@ -105,9 +105,10 @@ def _simulated(
 ) -> "list[Log]":
     """Simulate a trace with each allocator, with memory maps at equal distances, and return the logs."""
     from gpu.decisions import log_of
-    from simulator.cli import allocator_of, pool_slots, recorded
+    from simulator.cli import recorded
     from simulator.cost import StepCost
     from simulator.options import read_trace
+    from simulator.server_options import allocator_of, pool_slots
 
     if capacity is None:
         raise InputError("how large is the pool? --capacity SLOTS")

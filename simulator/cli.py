@@ -10,10 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from allocators import ALLOCATORS, Allocator, InputError, make_allocator
+from allocators import ALLOCATORS, Allocator, InputError
 from allocators.base import one_of, whole
-from simulator.cost import StepCost, parse_bytes
-from simulator.models import load_model, slots_for
 from simulator.options import (
     PAGE,
     Format,
@@ -32,7 +30,26 @@ from simulator.options import (
 )
 from simulator.report import as_json, check_outputs, console, print_runs, table, write_json
 from simulator.run import Run, check_folder
-from simulator.settings import MOST_SLOTS, Settings
+from simulator.server_options import (
+    Allocators,
+    Capacity,
+    Cost,
+    Gpu,
+    MaxBatch,
+    MaxBatchTokens,
+    MaxModelLen,
+    Memory,
+    Model,
+    Preemption,
+    SwapSlots,
+    TooLong,
+    Window,
+    allocator_of,
+    pool_slots,
+    server_settings,
+    step_cost,
+)
+from simulator.settings import Settings
 from simulator.trace import Trace
 from simulator.trace_cli import trace_app
 from simulator.views import VIEWS
@@ -73,44 +90,19 @@ def about(
 @app.command(short_help="Replay a trace against allocators.", epilog=_allocators())
 def run(
     trace: TraceArgument,
-    allocator: Annotated[
-        list[str],
-        typer.Option(
-            "-a",
-            "--allocator",
-            metavar="SPEC",
-            help="Such as paged or paged:block_size=16, or your own: package.module.Class:arg=1. Repeat to compare.",
-        ),
-    ],
-    capacity: Annotated[int | None, whole_number("SLOTS", "Size of the pool in token slots.")] = None,
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Or its size in bytes, such as 12GiB, with --model.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME|config.json", help="Gives the bytes of a slot.")] = None,
-    gpu: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --model: a cost from the GPU's peak rates.")
-    ] = None,
-    max_model_len: Annotated[int | None, whole_number("N", "Longest prompt + output, in tokens.")] = None,
-    max_batch: Annotated[int | None, whole_number("N", "Most requests running at once.")] = None,
-    max_batch_tokens: Annotated[int | None, whole_number("N", "Most new tokens in one iteration.")] = None,
-    too_long: Annotated[
-        str, typer.Option(metavar="reject|truncate", help="What becomes of longer requests.")
-    ] = "reject",
-    preemption: Annotated[
-        str, typer.Option(metavar="recompute|swap", help="How a preempted request comes back.")
-    ] = "recompute",
-    swap_slots: Annotated[int | None, whole_number("N", "Room on the host, in slots, for swap.")] = None,
-    cost: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY=TIME,...",
-            help=f"What an iteration costs. Default: {str(StepCost()).replace(',', ', ')}",
-        ),
-    ] = None,
-    window: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="START END", help="Measure from START to END, in seconds, and stop."),
-    ] = None,
+    allocator: Allocators,
+    capacity: Capacity = None,
+    memory: Memory = None,
+    model: Model = None,
+    gpu: Gpu = None,
+    max_model_len: MaxModelLen = None,
+    max_batch: MaxBatch = None,
+    max_batch_tokens: MaxBatchTokens = None,
+    too_long: TooLong = "reject",
+    preemption: Preemption = "recompute",
+    swap_slots: SwapSlots = None,
+    cost: Cost = None,
+    window: Window = None,
     view: Annotated[
         str, typer.Option(metavar="textbook|paper|ledger", help="Which categories the table has.")
     ] = "textbook",
@@ -131,20 +123,10 @@ def run(
     # Everything that can be wrong is found out before the first run.
     if view not in VIEWS:
         raise InputError(f"--view(={view!r}) must be one of {', '.join(VIEWS)}")
-    if preemption == "swap" and swap_slots is None:
-        raise InputError("--preemption swap needs --swap-slots: the room on the host, in slots")
-    if preemption != "swap" and swap_slots is not None:
-        raise InputError("--swap-slots needs --preemption swap")
     slots = pool_slots(capacity, memory, model)
-    settings = Settings(
-        cost=_cost(cost, model, gpu),
-        max_model_len=max_model_len,
-        max_batch=max_batch,
-        max_batch_tokens=max_batch_tokens,
-        too_long=too_long,
-        preemption=preemption,
-        swap_slots=swap_slots or 0,
-        window_s=window,
+    settings = server_settings(
+        *(max_model_len, max_batch, max_batch_tokens, too_long, preemption, swap_slots),
+        *(step_cost(cost, model, gpu), window),
     )
     allocators = [allocator_of(spec, slots, max_model_len) for spec in allocator]
     folders = _folders(save, [made.spec for made in allocators])
@@ -224,39 +206,6 @@ def lesson(
     out = console()
     for paragraph in tell(name):
         out.print(paragraph, end="\n\n", soft_wrap=True)
-
-
-def pool_slots(capacity: int | None, memory: str | None, model: str | None) -> int:
-    """Slots, from the two ways to say how large the pool is."""
-    if capacity is not None and memory is not None:
-        raise InputError("--capacity and --memory both say how large the pool is; give one of them")
-    if capacity is not None:
-        name, slots = f"--capacity(={capacity})", capacity
-    elif memory is None:
-        raise InputError("how large is the pool? --capacity SLOTS, or --memory SIZE with --model NAME")
-    elif model is None:
-        raise InputError("--memory needs --model NAME|config.json, which gives the bytes of a slot")
-    else:
-        name, slots = f"--memory(={memory})", slots_for(parse_bytes(memory, "--memory"), load_model(model))
-    if not 1 <= slots <= MOST_SLOTS:
-        raise InputError(f"{name} must be 1 to {MOST_SLOTS:,} token slots")
-    return slots
-
-
-def _cost(cost: str | None, model: str | None, gpu: str | None) -> StepCost:
-    if gpu is None:
-        return StepCost.parse(cost) if cost is not None else StepCost()
-    if cost is not None or model is None:
-        raise InputError("--gpu needs --model, and stands in place of --cost")
-    return StepCost.from_hardware(model, gpu)
-
-
-def allocator_of(spec: str, slots: int, max_model_len: int | None) -> Allocator:
-    """The allocator of a spec. What a user's own constructor says of a value is told like what ours say."""
-    try:
-        return make_allocator(spec, slots, max_model_len)
-    except ValueError as error:
-        raise InputError(f"-a {spec}: {error}") from error
 
 
 def recorded(trace: Trace, make: Callable[[], Allocator], samples: int, settings: dict[str, Any]) -> Run:
