@@ -60,7 +60,7 @@ class Batch:
         self.on_host: dict[int, int] = {}
         self.host_slots = 0
         self.preemptions: dict[int, int] = {}  # how often, by request
-        self.requeued_ps: list[tuple[int, int]] = []  # waits after a preemption that ended: from, to
+        self.requeued_ps: list[tuple[int, int, int]] = []  # waits after a preemption that ended: who, from, to
 
     def grow(self, iteration: int, now_ps: int) -> Change | None:
         """Serve those who are due by iteration; when paging, they are due by phase from now on."""
@@ -169,7 +169,7 @@ class Batch:
     def come_back(self, request: int, now_ps: int) -> int:
         """A preempted request runs again; returns the token states it has swapped in, 0 when it prefills anew."""
         del self.left[request]
-        self.requeued_ps.append((self.since_ps.pop(request), now_ps))
+        self.requeued_ps.append((request, self.since_ps.pop(request), now_ps))
         states = self.on_host.pop(request, 0)
         self.host_slots -= states
         return states

@@ -36,8 +36,8 @@ class Served:
     admitted_ps: list[int | None]
     finished_ps: list[int | None]
     preemptions: dict[int, int]
-    requeued_ps: list[tuple[int, int]]
-    """Waits after a preemption: from, to; a wait that had not ended yet ends with the run."""
+    requeued_ps: list[tuple[int, int, int]]
+    """Waits after a preemption: who, from, to; a wait that had not ended yet ends with the run."""
     layouts: list[Layout] = field(default_factory=list)
     running: set[int] = field(default_factory=set)
     """Rows still running when it stopped."""
@@ -258,7 +258,7 @@ class Server:
                     count = longest
                 length_ps = extra_ps + count * first_ps + step_ps * (count * (count - 1) // 2)
                 until_ps = window_end_ps
-                if arrival_ps < until_ps and not blocked and batch < max_batch:
+                if arrival_ps < until_ps and not blocked:
                     until_ps = arrival_ps
                 if paging and next_layout_ps < until_ps:
                     until_ps = next_layout_ps + 1  # a memory map is drawn before anybody grows behind it
@@ -336,7 +336,7 @@ class Server:
         served.finished, served.iterations, served.peak_batch = finished, iteration, peak_batch
         served.end_ps, served.stopped = now_ps, now_ps >= window_end_ps
         served.running = set(running)
-        served.requeued_ps += [(since_ps, now_ps) for since_ps in members.since_ps.values()]
+        served.requeued_ps += [(request, since_ps, now_ps) for request, since_ps in members.since_ps.items()]
         served.layouts += [Layout(time_ps, None, ()) for time_ps in self.layout_times_ps]  # behind the end
 
     def _keep_layouts(

@@ -179,6 +179,23 @@ class Ledger:
         integrals |= dict(zip(INTEGRALS[len(integrals) :], times, strict=True))
         return {name: values.tolist() for name, values in integrals.items()}
 
+    def queue(self, kind: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Since when, in picoseconds, who heads the queue (the column ``head``), and why; only where that changes."""
+        self.pack()
+        start, last = 0, (-1, -1)
+        parts: list[tuple[NDArray[Any], ...]] = [(np.array([], kind), np.array([], np.int64), np.array([], np.int64))]
+        for rows in self._chunks():
+            chunk = _Chunk(rows, self.capacity, self.kv_token_ps)
+            head, why = (rows[name].astype(np.int64) for name in ("head", "why"))
+            changed = np.ones(len(why), bool)
+            changed[1:] = (np.diff(head) != 0) | (np.diff(why) != 0)
+            changed[0] = (head[0], why[0]) != last
+            since = chunk.starts[changed].astype(kind)
+            parts.append((since + start, head[changed], why[changed]))
+            start, last = start + chunk.duration_ps, (int(head[-1]), int(why[-1]))
+        since, heads, whys = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return since, heads, whys
+
     def _chunks(self) -> Iterator[Columns]:
         """The packed columns, those that last too long halved until they do not or are a single row."""
         waiting = self._packed[::-1]
@@ -198,18 +215,20 @@ class _Chunk:
     def __init__(self, rows: Columns, capacity: int, kv_token_ps: int) -> None:
         self._rows, self._capacity, self._kv_token_ps = rows, capacity, kv_token_ps
         self._columns = _widened({name: rows[name] for name in _NEEDED}, np.uint64)
-        self._starts = np.zeros(len(rows["why"]), np.uint64)
-        np.cumsum(_times(self._columns, np.uint64(kv_token_ps))[:-1], out=self._starts[1:])
+        self.starts = np.zeros(len(rows["why"]), np.uint64)
+        np.cumsum(_times(self._columns, np.uint64(kv_token_ps))[:-1], out=self.starts[1:])
         count, first, extra, running = self._row(-1)
-        self.duration_ps = int(self._starts[-1]) + extra + duration_ps(count, first, kv_token_ps * running)
+        self.duration_ps = int(self.starts[-1]) + extra + duration_ps(count, first, kv_token_ps * running)
 
     def sums(self, times_ps: Sequence[int]) -> NDArray[Any]:
         """Sums from the chunk's start to each of these times in it and to its end: [group, product, time], ints."""
-        cut = np.searchsorted(self._starts, np.array(times_ps, np.uint64), "right") - 1
+        # A row of more than 2^64 ps is a chunk of its own, and then this is row 0 whatever the time is.
+        within = np.array([min(time_ps, (1 << 64) - 1) for time_ps in times_ps], np.uint64)
+        cut = np.searchsorted(self.starts, within, "right") - 1
         groups = _GROUP[self._rows["why"]]
         sums = self._before(groups, np.append(cut, len(groups)))
         if times_ps:
-            starts = self._starts[cut].tolist()
+            starts = self.starts[cut].tolist()
             parts = [
                 self._iterations(row, time_ps - start)
                 for row, time_ps, start in zip(cut.tolist(), times_ps, starts, strict=True)

@@ -131,6 +131,15 @@ def test_a_chunk_longer_than_64_bits_of_picoseconds_is_split() -> None:
     assert ledger.integrate(edges) == stepped(rows, 5, edges)
 
 
+def test_a_row_longer_than_64_bits_of_picoseconds_is_exact_wherever_it_is_cut() -> None:
+    rows = [Row(20, 2**62, 2**61, 2, 1, 90, 0, 0, 10, 7, RESIDUAL, grows=(Grow(9, 3, 1), Grow(12, 2, 2)))]
+    ledger = Ledger(100, TAIL, kv_token_ps=5)
+    rows[0].record(ledger)
+    end = 2**61 + duration_ps(20, 2**62, 10)
+    edges = [0, 7, 2**63 + 1, 3 * 2**64 + 5, end - 1, end]
+    assert ledger.integrate(edges) == stepped(rows, 5, edges)
+
+
 def test_a_stretch_of_three_million_iterations_is_exact() -> None:
     count, first, running, used, kv = 3_000_000, 10**9, 7, 11, 13
     covered = used + running * count
