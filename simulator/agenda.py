@@ -4,7 +4,6 @@ Those that run are always the first to have come of those that are not done: the
 head of the queue. So the order of admission, in which all of it happens, is the order of the trace.
 """
 
-from contextlib import suppress
 from heapq import heapify, heappop, heappush
 
 NEVER = 1 << 100
@@ -34,7 +33,7 @@ class Agenda:
 
     def discard(self, iteration: int, request: int) -> None:
         """Remove a request, if it is there."""
-        with suppress(ValueError):
+        if (iteration, request) in self.heap:
             self.heap.remove((iteration, request))
             heapify(self.heap)
 
@@ -55,8 +54,9 @@ class Ring(list[list[int]]):
 
     def discard(self, iteration: int, request: int) -> None:
         """Remove a request from the list of ``iteration``, if it is there."""
-        with suppress(ValueError):
-            self[iteration % self.period].remove(request)
+        entered = self[iteration % self.period]
+        if request in entered:
+            entered.remove(request)
 
     def between(self, first: int, behind: int) -> list[list[int]]:
         """Who is due in each of the iterations ``first .. behind - 1``."""

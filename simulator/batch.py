@@ -5,7 +5,7 @@ What is common lives in the loop of ``simulator/engine.py``, which reads and wri
 
 from collections import deque
 from dataclasses import dataclass
-from heapq import heapify, heappop
+from heapq import heappop, heappush
 
 from allocators.base import Allocator
 from simulator.agenda import Agenda, Ring
@@ -52,7 +52,8 @@ class Batch:
         self.paging = 0 < slots <= _LONGEST_PERIOD and not allocator.contiguous
         self.ring = Ring(slots if self.paging else 1)
         self.grows = Agenda()
-        # When paging: iterations in which someone grows for the last time, and what he is then given past his end.
+        # When paging, a heap: iterations in which someone grows for the last time, and what he is then given past his
+        # end. For one who was preempted before, that is entered once more, as a negative number.
         self.last_grows: list[tuple[int, int]] = []
         # Preempted requests go before the trace: what each has to prefill and to produce, since when it waits, and
         # the token states it has on the host.
@@ -171,8 +172,7 @@ class Batch:
         if self.paging:
             more = -(-missing // self.ring.period)
             if rounding := more * self.ring.period - missing:
-                self.last_grows.remove((next_grow + (more - 1) * self.ring.period, rounding))
-                heapify(self.last_grows)
+                heappush(self.last_grows, (next_grow + (more - 1) * self.ring.period, -rounding))
 
     def come_back(self, request: int, now_ps: int) -> int:
         """A preempted request runs again; returns the token states it has swapped in, 0 when it prefills anew."""

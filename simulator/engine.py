@@ -149,7 +149,7 @@ class Server:
                     moved = True
                     if count == len(growing):
                         covered += period * count
-                        while last_grows and last_grows[0][0] == iteration:
+                        while last_grows and last_grows[0][0] <= iteration:  # before: those that cancel out
                             slots = heappop(last_grows)[1]
                             covered -= slots
                             rounding += slots
@@ -283,9 +283,10 @@ class Server:
                     slots_given, moved = period * could, True
                     while last_grows and last_grows[0][0] < iteration + count:
                         at, slots = heappop(last_grows)
-                        record_last((at - iteration, slots))
-                        slots_past_end += slots
-                        lasts += 1
+                        if at > iteration:  # before: those that cancel out
+                            record_last((at - iteration, slots))
+                            slots_past_end += slots
+                            lasts += 1
             record(
                 row(
                     count, first_ps, extra_ps, batch, used, covered, overprovision, rounding,
