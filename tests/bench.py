@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import reference
@@ -22,7 +24,10 @@ from simulator.replay import SettingsFields
 CAPACITY, MAX_MODEL_LEN, MAX_BATCH = 60_000, 8192, 256
 COST = StepCost(base="25ms", prefill_token="100us", sequence="200us", kv_token="1us")
 SPECS = ("contiguous:reserve=max", "buddy:reserve=oracle", "paged:block_size=16")
-MILLION = "azure-conv:rate=5.53,requests=1000000,seed=0"
+LOADS = {"light": 0.5, "saturated": 20.0}
+"""Requests a second of the workload azure-conv: next to none waits, and nearly all do, whichever the allocator."""
+SIZES = (10_000, 100_000, 1_000_000)
+BATCHES = (64, 256, 1024)
 
 
 def azure_conv() -> Trace:
@@ -58,10 +63,10 @@ def stepped(trace: Trace, spec: str) -> reference.Outcome:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Wall-clock time of one call."""
-    start = time.perf_counter()
+    """Processor time of one call: what else runs on the machine counts less than in wall-clock time."""
+    start = time.process_time()
     work()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def ratios(trace: Trace, rounds: int = 3) -> None:
@@ -82,34 +87,77 @@ def ratios(trace: Trace, rounds: int = 3) -> None:
 
 
 def doubled_outputs(trace: Trace, rounds: int = 7) -> None:
-    """How much longer it takes when every output is twice as long; the pool is larger so that none is rejected."""
+    """How much longer it takes when every output is twice as long."""
     longer = replace(trace, output_tokens=trace.output_tokens * 2)
-    times = [[seconds(lambda t=one: engine(t, SPECS[0])) for one in (trace, longer)] for _ in range(rounds)]  # type: ignore[misc]
-    ratio = sorted(after / before for before, after in times)[rounds // 2]
-    print(f"\n{SPECS[0]}, every output twice as long: {100 * (ratio - 1):+.1f} % time (median of {rounds})")
+    print("\n| every output twice as long | time (median of 7) |\n|---|---|")
+    for spec in SPECS:
+        times = [[seconds(lambda t=one: engine(t, spec)) for one in (trace, longer)] for _ in range(rounds)]  # type: ignore[misc] # noqa: B023
+        ratio = sorted(after / before for before, after in times)[rounds // 2]
+        print(f"| {spec} | {100 * (ratio - 1):+.1f} % |")
 
 
-def million(spec: str) -> None:
-    """Run a million requests in this process and print time and peak memory."""
-    trace = Trace.workload("azure-conv", rate=5.53, requests=1_000_000)
-    taken = seconds(lambda: engine(trace, spec, timeline_bins=1000))
+def growth(spec: str, load: str) -> None:
+    """A row: time a request for more and more requests, the timeline on, in this process; and its peak memory."""
+    times_us = []
+    for requests in SIZES:
+        trace = Trace.workload("azure-conv", rate=LOADS[load], requests=requests)
+        rounds = max(1, 300_000 // requests)
+        times_us.append(min(seconds(lambda: engine(trace, spec, 1000)) for _ in range(rounds)) / requests * 1e6)  # noqa: B023
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"| {spec} | {1e6 / taken:,.0f} | {peak:.2f} |")
+    shown = " | ".join(f"{time_us:.1f}" for time_us in times_us)
+    print(f"| {load} | {spec} | {shown} | {times_us[-1] / times_us[0]:.2f} | {1e6 / times_us[-1]:,.0f} | {peak:.2f} |")
+
+
+def batches() -> None:
+    """Time a request for larger and larger batches, which the pool has room for."""
+    trace = Trace.workload("azure-conv", rate=LOADS["saturated"], requests=20_000)
+    print("\n| microseconds a request, saturated | " + " | ".join(f"max_batch {size:,}" for size in BATCHES) + " |")
+    print("|---|" + "---|" * len(BATCHES))
+    for spec in SPECS:
+        shown = []
+        for size in BATCHES:
+            made = partial(make_allocator, spec, size * MAX_MODEL_LEN, MAX_MODEL_LEN)
+            settings = SettingsFields(cost=COST, max_model_len=MAX_MODEL_LEN, max_batch=size)
+            taken = min(seconds(lambda: simulate(trace, made(), timeline_bins=0, **settings)) for _ in range(3))  # noqa: B023
+            shown.append(f"{taken / len(trace) * 1e6:.1f}")
+        print(f"| {spec} | " + " | ".join(shown) + " |")
 
 
 def main() -> None:
     """Print all tables."""
     if sys.argv[1:]:
-        million(sys.argv[1])
+        growth(*sys.argv[1:])
         return
     trace = azure_conv()
     print(f"{trace.name}: {len(trace):,} requests, {CAPACITY:,} slots, max_batch {MAX_BATCH}, cost {COST}")
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
+    print(f"{processor()}, {os.cpu_count()} cores; {versions()}\n")
     ratios(trace)
     doubled_outputs(trace)
-    print(f"\n{MILLION}, timeline on, a process each\n\n| allocator | requests/s | peak memory, GiB |\n|---|---|---|")
-    for spec in SPECS:
-        subprocess.run([sys.executable, __file__, spec], check=True)
+    batches()
+    sizes = " | ".join(f"{size:,}" for size in SIZES)
+    print("\nWorkload azure-conv, timeline on, microseconds a request for so many requests; a process a row\n")
+    print(f"| load | allocator | {sizes} | the last / the first | requests/s | peak memory, GiB |")
+    print("|---|---|---|---|---|---|---|---|")
+    for load in LOADS:
+        for spec in SPECS:
+            subprocess.run([sys.executable, __file__, spec, load], check=True)
+
+
+def processor() -> str:
+    """The processor's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def versions() -> str:
+    """Of Python and of the libraries that matter to the speed."""
+    return ", ".join(
+        [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in ("numpy", "simpy"))]
+    )
 
 
 if __name__ == "__main__":
