@@ -105,13 +105,13 @@ def _within(trace: Trace, limits: Settings) -> tuple[IntArray, IntArray]:
 
 
 def _of_lengths(prompts: IntArray, outputs: IntArray, size: int) -> dict[str, Any]:
-    """The columns OF_LENGTHS of one block size. Sums are Python's whole numbers, which have no end."""
+    """The columns OF_LENGTHS of one block size."""
     finals = prompts + outputs - 1
     # Token states of a request over its life: the mean of the first and the last, times how many there are.
     doubled = (prompts + finals) * outputs
-    written = sum(doubled.tolist()) // 2
-    lost = sum((_lost_up_to(finals, size) - _lost_up_to(prompts - 1, size)).tolist())
-    iterations = sum(outputs.tolist())
+    written = _total(doubled) // 2
+    lost = _total(_lost_up_to(finals, size) - _lost_up_to(prompts - 1, size))
+    iterations = _total(outputs)
     entries = -(-finals // size)
     return {
         "written": float(Fraction(written, written + lost)),
@@ -127,6 +127,11 @@ def _lost_up_to(tokens: IntArray, size: int) -> IntArray:
     full, rest = tokens // size, tokens % size
     lost: IntArray = full * (size * (size - 1) // 2) + rest * size - rest * (rest + 1) // 2
     return lost
+
+
+def _total(numbers: IntArray) -> int:
+    """The exact sum of 64-bit numbers, which may need more than 64 bits: the high and low halves on their own."""
+    return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
 
 
 def _replayed(trace: Trace, allocator: Paged, settings: SettingsFields) -> dict[str, Any]:

@@ -79,8 +79,8 @@ def fit(
     bins = run.timeline[(run.timeline["start_s"] >= _YOUNG * last_s) & (run.timeline["end_s"] <= last_s)]
     if len(bins) < _LEAST_BINS:
         raise InputError(
-            f"{trace.name}: {run.counts['finished']:,} requests are too few to keep {capacity:,} slots full; "
-            f"up to {run.counts['peak_batch']:,} of them run at once"
+            f"{trace.name}: too few requests ({run.counts['finished']:,} that fit) to keep {capacity:,} slots full; "
+            f"up to {run.counts['peak_batch']:,} run at once"
         )
     share = {category: float(bins[category].mean()) / capacity for category in CATEGORIES}
     mean = float(bins["running"].mean())
@@ -123,9 +123,10 @@ def backlog(workload: str, capacity: int, max_model_len: int) -> Trace:
     given = parse_workload(f"{name}:{','.join([*filter(None, [options]), *rate])}")
     limit = min(max_model_len, given.limit_tokens or max_model_len)
     lengths = Workload(given.profile, rate=1.0, requests=given.requests or _PILOT, seed=given.seed, max_total=limit)
-    first = Trace.of_workload(lengths)
-    if given.requests is not None:
-        return first
-    # A longer trace begins with the shorter one.
-    final = float((first.prompt_tokens + first.output_tokens - 1).mean())
-    return Trace.of_workload(replace(lengths, requests=max(_PILOT, int(FILLS * capacity / final))))
+    if given.requests is None:
+        first = Trace.of_workload(lengths)  # a longer trace begins with the shorter one
+        final = float((first.prompt_tokens + first.output_tokens - 1).mean())
+        lengths = replace(lengths, requests=max(_PILOT, int(FILLS * capacity / final)))
+    drawn = Trace.of_workload(lengths)
+    name = drawn.name.replace(":rate=1,", ":", 1)
+    return Trace.from_columns(np.zeros(len(drawn), np.int64), drawn.prompt_tokens, drawn.output_tokens, name=name)

@@ -123,6 +123,11 @@ def _legend(view: str) -> Table:
         "preempted": "times a running request lost its memory and had to come back",
         "rejected": "longer than max-model-len, or than the pool can ever hold",
     }
+    return legend(meanings)
+
+
+def legend(meanings: Mapping[str, str]) -> Table:
+    """A line for each word."""
     made = Table.grid(padding=(0, 2))
     made.add_column(no_wrap=True)
     for part, meaning in meanings.items():

@@ -7,11 +7,11 @@ larger pools are tried too, and what they say is part of the answer.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from math import isqrt
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -28,6 +28,9 @@ CHECKS = 12
 
 _FIRST = 64
 """The search begins with this part of what all requests together will ever write."""
+
+_ROOM = 64
+"""Whoever does not fit into a pool so many times as long as the longest request fits into none."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,14 @@ class Target:
             None if max_refused is None else parse_share("max_refused", max_refused),
             None if max_wait_p99 is None else parse_time_ps("max_wait_p99", max_wait_p99, MOST_SECONDS * 10**12),
         )
+
+    def to_dict(self) -> dict[str, float | None]:
+        """The target as JSON holds it."""
+        share, wait_ps = self.max_refused, self.max_wait_p99_ps
+        return {
+            "max_refused": None if share is None else float(share),
+            "max_wait_p99_s": None if wait_ps is None else wait_ps / 10**12,
+        }
 
     def __str__(self) -> str:
         parts = []
@@ -106,6 +117,18 @@ class Size:
         """The smallest pool that was tried than which all larger ones meet the target too."""
         fails = max((t.capacity for t in self.trials if not t.meets), default=0)
         return min(t.capacity for t in self.trials if t.capacity > fails)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as JSON holds it: its figures, those of the next smaller pool, and all that were tried."""
+        return {
+            "allocator": self.allocator,
+            **asdict(self.answer),
+            "least": self.least,
+            "below": None if self.below is None else asdict(self.below),
+            "monotone": not self.fails_above,
+            "safe": self.safe,
+            "trials": [asdict(trial) for trial in self.trials],
+        }
 
 
 def size(
@@ -185,7 +208,8 @@ class _Pools:
         finals = np.sort(total[fits] - 1)[::-1]
         # What all that can run at once will ever write is, as a rule, far more than is ever needed.
         most = sum(finals[: self._settings.max_batch].tolist())
-        self._first = max(most // _FIRST, int(finals[0]), limit or 1)
+        self._longest = max(int(finals[0]), limit or 1)
+        self._first = max(most // _FIRST, self._longest)
 
     @property
     def trials(self) -> list[Trial]:
@@ -201,12 +225,13 @@ class _Pools:
             except ValueError as error:  # the user's mistake, unless it is gone in a larger pool
                 problem = problem or error
             else:
-                self.spec, problem = made.spec, InputError(f"{made.spec}: some request fits in no pool")
+                self.spec, problem = made.spec, InputError(f"{made.spec}: even {capacity:,} slots refuse at times")
                 if self._fits(made):
                     trial = self.trial(capacity)
                     if trial.refused == 0:
                         return self._checked(trial).capacity
-                    problem = InputError(f"{made.spec}: even a pool of {capacity:,} slots refuses at times")
+                elif capacity > _ROOM * self._longest:
+                    raise InputError(f"{made.spec}: some request fits in no pool, not in {capacity:,} slots either")
             capacity *= 2
         if isinstance(problem, InputError):
             raise problem
@@ -273,7 +298,7 @@ class _Pools:
 
     def _judged(self, run: Run) -> Trial:
         if not run.duration_ps:
-            raise InputError(f"window(={self._settings.window_s}): the run was over before it began")
+            raise InputError(f"window(={' '.join(map(str, run.settings.window_s or ()))}): the run was over before it")
         refused = Fraction(run.integrals["saturated_ps"], run.duration_ps)
         wait_ps = _wait_p99_ps(run)
         most_refused, most_ps = self._target.max_refused, self._target.max_wait_p99_ps
