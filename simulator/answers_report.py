@@ -7,34 +7,20 @@ from rich.table import Table
 from simulator.advice import Advice
 from simulator.fitting import Fit
 from simulator.models import Model
-from simulator.report import MEANINGS, console, legend, table
+from simulator.report import MEANINGS, console, legend, print_tables, table
 from simulator.sizing import Size, Target, Trial
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
 
 _GIB = 1 << 30
+_REFUSED = "of the time: the next request waited for memory"
 
 
 def print_sizes(trace: Trace, names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> None:
     """The smallest pools, by the names their allocators were given."""
     out = console()
     out.print(f"{trace.name}: {len(trace):,} requests; {sizes[0].target}\n", soft_wrap=True)
-    columns = ["pool (slots)", "refused (%)", "p99 wait (s)", "running", "least (slots)", "tried"]
-    columns[1:1] = [] if model is None else ["pool (GiB)"]
-    shown = table("The smallest pool that will do", "allocator", *columns)
-    for name, size in zip(names, sizes, strict=True):
-        answer = size.answer
-        cells = [
-            f"{size.capacity:,}",
-            _percent(answer.refused),
-            _seconds(answer.wait_p99_s),
-            "-" if answer.mean_batch is None else f"{answer.mean_batch:.1f} ({answer.peak_batch:,})",
-            f"{size.least:,}",
-            f"{len(size.trials)}",
-        ]
-        cells[1:1] = [] if model is None else [f"{size.capacity * model.bytes_per_slot / _GIB:.2f}"]
-        shown.add_row(name, *cells)
-    out.print(shown)
+    print_tables(out, names, lambda short: [_sizes(short, sizes, model)])
     for name, size in zip(names, sizes, strict=True):
         out.print(f"  {name}: {_why(size)}", soft_wrap=True)
     least, most = (pick(zip(sizes, names, strict=True), key=lambda one: one[0].capacity) for pick in (min, max))
@@ -45,17 +31,31 @@ def print_sizes(trace: Trace, names: Sequence[str], sizes: Sequence[Size], model
     out.print(
         legend(
             {
-                "refused (%)": MEANS_REFUSED,
+                "refused (%)": _REFUSED,
                 "p99 wait (s)": "99 % of the requests are admitted within so long",
                 "running": "requests at once: the mean over iterations (the most)",
                 "least": "a smaller pool cannot hold the largest request, even alone",
-                "tried": "pools that were simulated",
             }
         )
     )
 
 
-MEANS_REFUSED = "of the time: the next request waited for memory"
+def _sizes(names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> Table:
+    columns = ["pool (slots)", "refused (%)", "p99 wait (s)", "running", "least (slots)"]
+    columns[1:1] = [] if model is None else ["pool (GiB)"]
+    shown = table("The smallest pool that will do", "allocator", *columns)
+    for name, size in zip(names, sizes, strict=True):
+        answer = size.answer
+        cells = [
+            f"{size.capacity:,}",
+            _percent(answer.refused),
+            _seconds(answer.wait_p99_s),
+            "-" if answer.mean_batch is None else f"{answer.mean_batch:.1f} ({answer.peak_batch:,})",
+            f"{size.least:,}",
+        ]
+        cells[1:1] = [] if model is None else [f"{size.capacity * model.bytes_per_slot / _GIB:.2f}"]
+        shown.add_row(name, *cells)
+    return shown
 
 
 def _why(size: Size) -> str:
@@ -64,12 +64,13 @@ def _why(size: Size) -> str:
         text = "no smaller pool can hold the largest request."
     else:
         text = f"with {size.below.capacity:,} slots, the next smaller pool, {_missed(size.below, size.target)}."
+    tried = f"of the {len(size.trials)} pools tried" if len(size.trials) > 1 else "the only pool tried"
     if not size.fails_above:
-        return f"{text} More is better: of the pools tried, all larger ones meet the target and all smaller ones fail."
-    count = len(size.fails_above)
-    others = f"{count} larger ones that were tried fail, the" if count > 1 else "a larger one that was tried fails, the"
-    safe = f"from {size.safe:,} slots on all that were tried meet the target"
-    return f"{text} More is not always better: {others} largest of {size.fails_above[-1]:,} slots; {safe}."
+        return f"{text} More is better: {tried}, all larger ones meet the target and all smaller ones fail."
+    count, most = len(size.fails_above), size.fails_above[-1]
+    fail = f"{count} larger ones fail, the largest" if count > 1 else "a larger one fails,"
+    safe = f"from {size.safe:,} on all meet the target"
+    return f"{text} More is not always better: {tried}, {fail} of {most:,} slots; {safe}."
 
 
 def _missed(trial: Trial, target: Target) -> str:
@@ -84,22 +85,7 @@ def print_fits(trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: i
     out, capacity = console(), fits[0].capacity
     memory = "" if model is None else f", {capacity * model.bytes_per_slot / _GIB:,.2f} GiB of {model.name}"
     out.print(f"{trace.name}: {len(trace):,} requests; a pool of {capacity:,} token slots{memory}\n")
-    columns = ["on average", "5 to 95 %", f"all of {limit:,}", "holds (slots)", "of them written", "preempted"]
-    shown = table("How many requests fit at once", "allocator", *columns)
-    pool = table("Where the pool is then: %", "allocator", *VIEWS["textbook"])
-    for name, fit in zip(names, fits, strict=True):
-        shown.add_row(
-            name,
-            f"{fit.mean:,.1f}",
-            f"{fit.low:,.0f} - {fit.high:,.0f}",
-            f"{fit.all_longest:,}",
-            f"{fit.held_slots:,.1f}",
-            f"{fit.written_slots:,.1f}",
-            f"{fit.preemptions:.2f}",
-        )
-        pool.add_row(name, *(f"{100 * part:.1f}" for part in view_shares(fit.share, "textbook").values()))
-    out.print(shown)
-    out.print(pool)
+    print_tables(out, names, lambda short: _fits(short, fits, limit))
     few, many = (pick(zip(fits, names, strict=True), key=lambda one: one[0].mean) for pick in (min, max))
     if many[0].mean > few[0].mean:
         reason = _what_they_hold(few[0], many[0])
@@ -118,6 +104,24 @@ def print_fits(trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: i
             }
         )
     )
+
+
+def _fits(names: Sequence[str], fits: Sequence[Fit], limit: int) -> list[Table]:
+    columns = ["on average", "5 to 95 %", f"all of {limit:,}", "holds (slots)", "of them written", "preempted"]
+    shown = table("How many requests fit at once", "allocator", *columns)
+    pool = table("Where the pool is then: %", "allocator", *VIEWS["textbook"])
+    for name, fit in zip(names, fits, strict=True):
+        shown.add_row(
+            name,
+            f"{fit.mean:,.1f}",
+            f"{fit.low:,.0f} - {fit.high:,.0f}",
+            f"{fit.all_longest:,}",
+            f"{fit.held_slots:,.1f}",
+            f"{fit.written_slots:,.1f}",
+            f"{fit.preemptions:.2f}",
+        )
+        pool.add_row(name, *(f"{100 * part:.1f}" for part in view_shares(fit.share, "textbook").values()))
+    return [shown, pool]
 
 
 def _what_they_hold(few: Fit, many: Fit) -> str:
@@ -150,7 +154,7 @@ def print_advice(trace: Trace, advice: Advice, capacity: int | None) -> None:
     }
     if capacity is not None:
         out.print(_replays(advice))
-        meanings |= {"used (%)": "of the pool: written keys and values", "refused (%)": MEANS_REFUSED}
+        meanings |= {"used (%)": "of the pool: written keys and values", "refused (%)": _REFUSED}
         meanings["running"] = "requests at once: the mean over iterations"
     out.print(f"  {_advice(advice)}\n", soft_wrap=True)
     out.print(legend(meanings))

@@ -102,7 +102,7 @@ def test_size_says_where_more_is_not_better(kvfrag: Kvfrag) -> None:
     failing = [trial["capacity"] for trial in found["trials"] if not trial["meets"]]
     assert not found["monotone"]
     assert found["capacity"] < max(failing) < found["safe"]
-    assert f"the largest of {max(failing):,} slots; from {found['safe']:,} slots on all" in ended.out
+    assert f"fail, the largest of {max(failing):,} slots; from {found['safe']:,} on all meet" in ended.out
 
 
 def test_fit_prints_what_python_finds(kvfrag: Kvfrag) -> None:

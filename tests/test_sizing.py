@@ -129,7 +129,7 @@ def test_that_more_is_not_always_better_is_found_and_said() -> None:
 
 
 def test_pools_that_differ_in_their_tail_are_one() -> None:
-    found = sized(1, "paged:block_size=4", {"max_refused": 0}, 12)
+    found = sized(5, "paged:block_size=4", {"max_refused": 0}, 12)
     assert {trial.capacity % 4 for trial in found.trials} == {0}
     assert found.below is not None
     assert found.below.capacity == found.capacity - 4
