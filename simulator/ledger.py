@@ -1,13 +1,13 @@
 """Where every slot was, integrated over time exactly. Passive: the engine tells it, it never asks.
 
 The engine records a row for each stretch of iterations (``simulator/stretch.py``) and for each gap. Rows come by
-the million, so they are kept and integrated as columns, and still exactly: a sum of products of 64-bit integers is
-computed twice, modulo 2^64 in integers and roughly in floats, and only one whole number agrees with both.
+the million, so they are kept and integrated as columns, and still exactly: what a row adds fits 64 bits (where it does
+not, that row is done in Python's integers), and sums are taken of its upper and its lower half.
 """
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,14 @@ from simulator.stretch import boundary, duration_ps
 CATEGORIES = ("used", "reservation", "overprovision", "rounding", "external", "residual", "idle")
 """Where a slot can be (semantics.md section 4). In every iteration they sum to the capacity."""
 
-IDLE, RESIDUAL, EXTERNAL = 0, 1, 2
-"""Why slots are free in a row: nobody was refused; someone was; someone was, although enough was free."""
+NOBODY, RESIDUAL, EXTERNAL, BATCH, TOKENS = range(5)
+"""What stopped the head of the queue in a row: nothing, as nobody waits; too little is free, or a preemption kept it
+from asking; enough is free, but not in one run; ``max_batch``; ``max_batch_tokens``."""
 
 COLUMNS = (
     "iterations",  # 0: a gap between iterations
-    "first_ps",  # duration of the first iteration, or of the gap
+    "first_ps",  # duration of the first iteration, but for
+    "extra_ps",  # what prefill and swap add to it; or duration of the gap
     "running",  # requests
     "used",  # token states in the first iteration; each later one has `running` more
     "covered",  # slots held that are or will be written
@@ -31,9 +33,19 @@ COLUMNS = (
     "rounding",
     "free",
     "largest",  # the longest run that could be handed out
-    "why",  # IDLE, RESIDUAL or EXTERNAL
+    "why",  # NOBODY, RESIDUAL, ...
+    "head",  # 1 + the row of the trace that heads the queue and was stopped; 0: nobody
+    "grows",  # how many rows of GROW_COLUMNS belong to it
 )
-"""A row. All but the duration and the token states stay the same throughout it."""
+"""A row. All but the duration and the token states stay the same throughout it, unless requests grow in it."""
+
+GROW_COLUMNS = (
+    "ahead",  # the iteration, counted from the row's first
+    "slots",  # handed out
+    "rounding",  # of these, never to be written
+)
+"""Growing within a row of an allocator that is not contiguous: what it hands out is no longer free, and no run is
+needed, so ``largest`` falls with ``free``."""
 
 SATURATED = tuple(f"saturated_{category}" for category in CATEGORIES)
 """The categories again, over the iterations with a refusal only."""
@@ -41,12 +53,21 @@ SATURATED = tuple(f"saturated_{category}" for category in CATEGORIES)
 INTEGRALS = (*CATEGORIES, *SATURATED, "iteration_ps", "saturated_ps", "external_ps", "running", "largest")
 """What is integrated over time: slots (or requests) times picoseconds; those in ``_ps`` are times."""
 
-PACK_VALUES = len(COLUMNS) << 12
-"""The buffer is packed when it has this many values: 4,096 rows, which fit a cache."""
+PACK_ROWS = 1 << 12
+"""The buffer is packed when it has so many rows, which then fit a cache."""
 
-_WORD = 1 << 64
-_THIRD = np.uint64(pow(3, -1, _WORD))  # times this is divided by 3, modulo 2^64, for multiples of 3
+_THIRD = np.uint64(pow(3, -1, 1 << 64))  # times this is divided by 3, modulo 2^64, for multiples of 3
 _MOST_PS = 1 << 62  # of a chunk, so that its times stay below 2^63
+_MOST = 1 << 62  # slots times picoseconds of a row
+
+_PRODUCTS = ("used", "covered", "overprovision", "rounding", "free", "running", "largest", "time", "iteration")
+"""What is summed: each times time; ``iteration`` is the time within iterations."""
+_GROUP = np.array([0, 1, 2, 0, 0])
+"""By what stopped the head of the queue: no refusal, too little free, enough free. Sums are kept apart for each."""
+
+_TIMED = ("iterations", "first_ps", "extra_ps", "running")
+_NEEDED = (*_TIMED, *_PRODUCTS[:5], "largest")
+_HALF, _LOWER = np.uint64(32), np.uint64((1 << 32) - 1)
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -56,21 +77,59 @@ class Ledger:
 
     def __init__(self, capacity: int, tail_slots: int, kv_token_ps: int) -> None:
         self.capacity, self.tail_slots, self.kv_token_ps = capacity, tail_slots, kv_token_ps
-        self.buffer = array("q")
-        self.record = self.buffer.extend
-        """Record a row: a tuple of ints in the order of COLUMNS."""
+        self.rows: list[bytes] = []
+        """Those recorded since they were last packed: ``ledger.rows.append(ledger.row(...))``."""
+        self.grows: list[bytes] = []
+        """The same for ``ledger.grow(...)``, which belong to the rows that count them, in order."""
         self._packed: list[Columns] = []
 
+    row = Struct(f"{len(COLUMNS)}q").pack
+    """A row, from ints in the order of COLUMNS."""
+
+    grow = Struct(f"{len(GROW_COLUMNS)}q").pack
+    """A row of GROW_COLUMNS."""
+
     def pack(self) -> None:
-        """Move the buffer into columns of the smallest types, after checking that every row adds up."""
-        rows = np.array(self.buffer, np.int64).reshape(-1, len(COLUMNS))
-        del self.buffer[:]
-        if len(rows):
-            wide = dict(zip(COLUMNS, rows.T, strict=True))
-            self._check(wide)
-            self._packed.append(
-                {name: values.astype(np.min_scalar_type(values.max())) for name, values in wide.items()}
-            )
+        """Move the rows into columns of the smallest types, after checking that every one adds up."""
+        numbers = np.frombuffer(b"".join(self.rows), np.int64).reshape(-1, len(COLUMNS))
+        grows = np.frombuffer(b"".join(self.grows), np.int64).reshape(-1, len(GROW_COLUMNS))
+        self.rows.clear()
+        self.grows.clear()
+        if len(numbers):
+            rows: Columns = dict(zip(COLUMNS, numbers.T, strict=True))
+            if len(grows):
+                rows = self._divided(rows, grows)
+            self._check(rows)
+            for start in range(0, len(rows["why"]), PACK_ROWS):
+                part = {name: values[start : start + PACK_ROWS] for name, values in rows.items()}
+                self._packed.append({name: values.astype(_smallest(values)) for name, values in part.items()})
+
+    def _divided(self, rows: Columns, grows: NDArray[np.int64]) -> Columns:
+        """The rows, each divided into one up to its first grow and one from each grow on."""
+        parts = rows["grows"] + 1
+        firsts = np.cumsum(parts) - parts
+        divided = {name: np.repeat(values, parts) for name, values in rows.items()}
+        later = np.ones(len(divided["grows"]), bool)
+        later[firsts] = False
+        ahead, slots, rounding = (np.zeros(len(later), np.int64) for _ in GROW_COLUMNS)
+        for column, values in zip((ahead, slots, rounding), grows.T, strict=True):
+            column[later] = values
+        behind = np.append(ahead[1:], 0)  # where the next part begins
+        lasts = firsts + rows["grows"]
+        behind[lasts] = rows["iterations"]
+        given, given_rounding = (
+            np.cumsum(column) - np.repeat(np.cumsum(column)[firsts], parts) for column in (slots, rounding)
+        )
+        return divided | {
+            "iterations": np.where(rows["grows"].repeat(parts) > 0, behind - ahead, divided["iterations"]),
+            "first_ps": divided["first_ps"] + self.kv_token_ps * divided["running"] * ahead,
+            "extra_ps": np.where(later, 0, divided["extra_ps"]),
+            "used": divided["used"] + divided["running"] * ahead,
+            "covered": divided["covered"] + given - given_rounding,
+            "rounding": divided["rounding"] + given_rounding,
+            "free": divided["free"] - given,
+            "largest": divided["largest"] - given,
+        }
 
     def _check(self, rows: Columns) -> None:
         """Conservation: in every iteration the categories are not negative and sum to the capacity."""
@@ -91,17 +150,51 @@ class Ledger:
         Edges ascend from 0 or later; what lies behind the last row counts nothing.
         """
         self.pack()
-        start, before = 0, np.zeros((len(INTEGRALS), 1), object)
-        up_to, found = [before[:, :0]], 0
+        start, before = 0, np.zeros((3, len(_PRODUCTS), 1), object)
+        up_to, found = [before[..., :0]], 0
         for rows in self._chunks():
-            chunk = _Chunk(rows, self.kv_token_ps, self.tail_slots)
+            chunk = _Chunk(rows, self.capacity, self.kv_token_ps)
             inside = edges_ps[found : bisect_left(edges_ps, start + chunk.duration_ps)]
-            reached = before + chunk.integrals([*(edge - start for edge in inside), chunk.duration_ps])
-            up_to.append(reached[:, :-1])
+            reached = before + chunk.sums([edge - start for edge in inside])
+            up_to.append(reached[..., :-1])
             found += len(inside)
-            start, before = start + chunk.duration_ps, reached[:, -1:]
-        up_to.append(np.repeat(before, len(edges_ps) - found, axis=1))
-        return dict(zip(INTEGRALS, np.diff(np.concatenate(up_to, axis=1)).tolist(), strict=True))
+            start, before = start + chunk.duration_ps, reached[..., -1:]
+        up_to.append(np.repeat(before, len(edges_ps) - found, axis=-1))
+        return self._by_category(np.diff(np.concatenate(up_to, axis=-1)))
+
+    def _by_category(self, sums: NDArray[Any]) -> dict[str, list[int]]:
+        """INTEGRALS from sums of ``[group, product, bin]``."""
+        idle, refused, external = (dict(zip(_PRODUCTS, group, strict=True)) for group in sums)
+        saturated = {name: refused[name] + external[name] for name in _PRODUCTS}
+        total = {name: idle[name] + saturated[name] for name in _PRODUCTS}
+        tail = self.tail_slots * external["time"]
+        none = 0 * tail
+        free = {"external": external["free"] - tail, "residual": refused["free"] + tail}
+        integrals: dict[str, NDArray[Any]] = {}
+        for prefix, part, idle_free in (("", total, idle["free"]), ("saturated_", saturated, none)):
+            held = {name: part[name] for name in ("used", "overprovision", "rounding")}
+            categories = held | free | {"reservation": part["covered"] - part["used"], "idle": idle_free}
+            integrals |= {prefix + name: categories[name] for name in CATEGORIES}
+        times = (total["iteration"], saturated["time"], external["time"], total["running"], total["largest"])
+        integrals |= dict(zip(INTEGRALS[len(integrals) :], times, strict=True))
+        return {name: values.tolist() for name, values in integrals.items()}
+
+    def queue(self, kind: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Since when, in picoseconds, who heads the queue (the column ``head``), and why; only where that changes."""
+        self.pack()
+        start, last = 0, (-1, -1)
+        parts: list[tuple[NDArray[Any], ...]] = [(np.array([], kind), np.array([], np.int64), np.array([], np.int64))]
+        for rows in self._chunks():
+            chunk = _Chunk(rows, self.capacity, self.kv_token_ps)
+            head, why = (rows[name].astype(np.int64) for name in ("head", "why"))
+            changed = np.ones(len(why), bool)
+            changed[1:] = (np.diff(head) != 0) | (np.diff(why) != 0)
+            changed[0] = (head[0], why[0]) != last
+            since = chunk.starts[changed].astype(kind)
+            parts.append((since + start, head[changed], why[changed]))
+            start, last = start + chunk.duration_ps, (int(head[-1]), int(why[-1]))
+        since, heads, whys = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return since, heads, whys
 
     def _chunks(self) -> Iterator[Columns]:
         """The packed columns, those that last too long halved until they do not or are a single row."""
@@ -117,72 +210,96 @@ class Ledger:
 
 
 class _Chunk:
-    """Rows that follow each other, their integrals accumulated; in whole numbers modulo 2^64, and roughly."""
+    """Rows that follow each other, summed up."""
 
-    def __init__(self, rows: Columns, kv_token_ps: int, tail_slots: int) -> None:
-        self._rows, self._kv_token_ps, self._tail_slots = rows, kv_token_ps, tail_slots
-        self._last = len(rows["why"]) - 1
-        self._starts = np.zeros(self._last + 1, np.uint64)
-        np.cumsum(_times(_widened(rows, np.uint64), np.uint64(kv_token_ps))[:-1], out=self._starts[1:])
-        count, first, running = (int(rows[name][-1]) for name in ("iterations", "first_ps", "running"))
-        self._last_ps = duration_ps(count, first, kv_token_ps * running) if count else first
-        self.duration_ps = int(self._starts[-1]) + self._last_ps
+    def __init__(self, rows: Columns, capacity: int, kv_token_ps: int) -> None:
+        self._rows, self._capacity, self._kv_token_ps = rows, capacity, kv_token_ps
+        self._columns = _widened({name: rows[name] for name in _NEEDED}, np.uint64)
+        self.starts = np.zeros(len(rows["why"]), np.uint64)
+        np.cumsum(_times(self._columns, np.uint64(kv_token_ps))[:-1], out=self.starts[1:])
+        count, first, extra, running = self._row(-1)
+        self.duration_ps = int(self.starts[-1]) + extra + duration_ps(count, first, kv_token_ps * running)
 
-    def integrals(self, times_ps: Sequence[int]) -> NDArray[Any]:
-        """Integrals from the chunk's start to each of these times after it: INTEGRALS x times, as Python ints."""
-        # A row of more than 2^64 ps is a chunk of its own, and then this is row 0 whatever the cut-off time is.
-        cut = np.array([min(time_ps, _WORD - 1) for time_ps in times_ps], np.uint64)
-        rows = np.searchsorted(self._starts, cut, "right") - 1
-        starts = self._starts[rows].tolist()
-        parts = [
-            self._iterations(row, time_ps - start)
-            for row, time_ps, start in zip(rows.tolist(), times_ps, starts, strict=True)
-        ]
-        return _nearest(self._accumulated(np.uint64, rows, parts), self._accumulated(np.float64, rows, parts))
+    def sums(self, times_ps: Sequence[int]) -> NDArray[Any]:
+        """Sums from the chunk's start to each of these times in it and to its end: [group, product, time], ints."""
+        # A row of more than 2^64 ps is a chunk of its own, and then this is row 0 whatever the time is.
+        within = np.array([min(time_ps, (1 << 64) - 1) for time_ps in times_ps], np.uint64)
+        cut = np.searchsorted(self.starts, within, "right") - 1
+        groups = _GROUP[self._rows["why"]]
+        sums = self._before(groups, np.append(cut, len(groups)))
+        if times_ps:
+            starts = self.starts[cut].tolist()
+            parts = [
+                self._iterations(row, time_ps - start)
+                for row, time_ps, start in zip(cut.tolist(), times_ps, starts, strict=True)
+            ]
+            counts, rests = np.array(parts, object).T
+            sums[groups[cut], :, np.arange(len(cut))] += self._of(cut, counts, rests).T
+        return sums
+
+    def _before(self, groups: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+        """Sums of all that comes before each of these rows."""
+        columns = self._columns
+        whole = _products(columns, columns["iterations"], _gaps(columns), np.uint64(self._kv_token_ps))
+        sums = np.zeros((3, len(_PRODUCTS), len(rows)), object)
+        rough_ps = _times(_widened(self._columns, np.float64), float(self._kv_token_ps))
+        for row in np.flatnonzero(rough_ps * self._capacity > _MOST).tolist():
+            whole[:, row] = 0
+            rest = int(self._rows["extra_ps"][row]) if self._rows["iterations"][row] == 0 else 0
+            exact = self._of(
+                np.array([row]), np.array([int(self._rows["iterations"][row])], object), np.array([rest], object)
+            )
+            sums[groups[row]] += exact * (rows > row)
+        for group, into in enumerate(sums):
+            own = np.flatnonzero(groups == group)
+            if not len(own):
+                continue
+            at = np.searchsorted(own, rows)
+            halves = []
+            for half in (whole[:, own] >> _HALF, whole[:, own] & _LOWER):
+                passed = np.zeros((len(_PRODUCTS), len(own) + 1), np.uint64)
+                np.cumsum(half, axis=1, out=passed[:, 1:])
+                halves.append(passed[:, at].astype(object))
+            into += halves[0] * (1 << 32) + halves[1]
+        return sums
+
+    def _of(self, rows: NDArray[Any], counts: NDArray[Any], rests_ps: NDArray[Any]) -> NDArray[Any]:
+        """Products of the first ``counts`` iterations of these rows and what follows, in Python's integers."""
+        columns = {name: self._rows[name][rows].astype(object) for name in _NEEDED}
+        return _products(columns, counts, rests_ps, self._kv_token_ps)
+
+    def _row(self, row: int) -> tuple[int, int, int, int]:
+        count, first, extra, running = (int(self._rows[name][row]) for name in _TIMED)
+        return count, first, extra, running
 
     def _iterations(self, row: int, time_ps: int) -> tuple[int, int]:
         """How many whole iterations the first ``time_ps`` of a row have, and what is left over."""
-        count, first, running = (int(self._rows[name][row]) for name in ("iterations", "first_ps", "running"))
+        count, first, extra, running = self._row(row)
         step = self._kv_token_ps * running
-        if count and (first or step):
-            count = min(boundary(time_ps + 1, first, step) - 1, count)
-        return count, time_ps - duration_ps(count, first, step)
+        if count == 0 or time_ps < first + extra:
+            return 0, time_ps
+        if first or step:
+            count = min(boundary(time_ps - extra + 1, first, step) - 1, count)
+        return count, time_ps - extra - duration_ps(count, first, step)
 
-    def _accumulated(self, kind: type[np.generic], rows: NDArray[Any], parts: list[tuple[int, int]]) -> NDArray[Any]:
-        """Integrals up to a place in each of ``rows``, ``[len(INTEGRALS), len(rows)]``, in numbers of this kind."""
-        kv_token_ps, tail_slots = np.array([self._kv_token_ps, self._tail_slots]).astype(kind)
-        columns = _widened(self._rows, kind)
-        before = np.zeros((len(INTEGRALS), self._last + 2), kind)
-        whole = _integrals(columns, columns["iterations"], _gaps(columns), kv_token_ps, tail_slots)
-        np.cumsum(whole, axis=1, out=before[:, 1:])
-        counts, rests = (np.array([part[side] % _WORD for part in parts], np.uint64).astype(kind) for side in (0, 1))
-        cut = {name: values[rows] for name, values in columns.items()}
-        reached: NDArray[Any] = before[:, rows] + _integrals(cut, counts, rests, kv_token_ps, tail_slots)
-        return reached
+
+def _smallest(values: NDArray[np.int64]) -> np.dtype[Any]:
+    return np.min_scalar_type(values.max())
 
 
 def _widened(rows: Columns, kind: type[np.generic]) -> Columns:
     return {name: values.astype(kind) for name, values in rows.items()}
 
 
-def _nearest(whole: NDArray[np.uint64], rough: NDArray[np.float64]) -> NDArray[Any]:
-    """The integers that are ``whole`` modulo 2^64 and nearest to ``rough``, as Python ints."""
-    words = np.rint((rough - whole) / _WORD)
-    exact: NDArray[Any] = whole.astype(object)
-    if words.any():
-        exact += np.array(list(map(int, words.ravel().tolist())), object).reshape(words.shape) * _WORD
-    return exact
-
-
 def _gaps(rows: Columns) -> NDArray[Any]:
     """Duration of the rows that are gaps, 0 for the others."""
-    return np.where(rows["iterations"] == 0, rows["first_ps"], rows["iterations"].dtype.type(0))
+    return np.where(rows["iterations"] == 0, rows["extra_ps"], rows["iterations"].dtype.type(0))
 
 
 def _times(rows: Columns, kv_token_ps: Any) -> NDArray[Any]:
     """Duration of each row, in the type of the columns."""
     count = rows["iterations"]
-    times: NDArray[Any] = count * rows["first_ps"] + kv_token_ps * rows["running"] * _ones(count) + _gaps(rows)
+    times: NDArray[Any] = count * rows["first_ps"] + kv_token_ps * rows["running"] * _ones(count) + rows["extra_ps"]
     return times
 
 
@@ -192,33 +309,19 @@ def _ones(count: NDArray[Any]) -> NDArray[Any]:
     return ones
 
 
-def _integrals(
-    rows: Columns, count: NDArray[Any], rest_ps: NDArray[Any], kv_token_ps: Any, tail_slots: Any
-) -> NDArray[Any]:
-    """Integrals over the first ``count`` iterations of each row and ``rest_ps`` of what follows: INTEGRALS x rows."""
-    first, running, used, why = (rows[name] for name in ("first_ps", "running", "used", "why"))
+def _products(rows: Columns, count: NDArray[Any], rest_ps: NDArray[Any], kv_token_ps: Any) -> NDArray[Any]:
+    """_PRODUCTS of the first ``count`` iterations of each row and ``rest_ps`` of what follows, in their type."""
+    first, running, used = (rows[name] for name in ("first_ps", "running", "used"))
+    extra = rows["extra_ps"] * (count > 0)
     step, ones = kv_token_ps * running, _ones(count)
-    thrice = ones * (2 * count - (count > 0))
-    squares = thrice * _THIRD if count.dtype == np.uint64 else thrice / 3
-    time = count * first + step * ones + rest_ps
-    used_time = count * first * used + (first * running + step * used) * ones + step * running * squares
-    used_time += rest_ps * (used + running * count)
-    free_time, tail_time = rows["free"] * time, tail_slots * time
-    integrals = np.zeros((len(INTEGRALS), len(time)), time.dtype)
-    integrals[0] = used_time
-    integrals[1] = rows["covered"] * time - used_time
-    integrals[2] = rows["overprovision"] * time
-    integrals[3] = rows["rounding"] * time
-    np.copyto(integrals[4], free_time - tail_time, where=why == EXTERNAL)
-    np.copyto(integrals[5], tail_time, where=why == EXTERNAL)
-    np.copyto(integrals[5], free_time, where=why == RESIDUAL)
-    np.copyto(integrals[6], free_time, where=why == IDLE)
-    size = len(CATEGORIES)
-    np.copyto(integrals[size : 2 * size], integrals[:size], where=why != IDLE)
-    in_iteration, saturated, external, batch, largest = integrals[2 * size :]
-    np.copyto(in_iteration, time, where=rows["iterations"] > 0)
-    np.copyto(saturated, time, where=why != IDLE)
-    np.copyto(external, time, where=why == EXTERNAL)
-    np.multiply(running, time, out=batch)
-    np.multiply(rows["largest"], time, out=largest)
-    return integrals
+    thrice = ones * (2 * count - (count > 0))  # of the squares 0, 1, 4, ...
+    squares = thrice // 3 if thrice.dtype == object else thrice * _THIRD
+    time = extra + count * first + step * ones + rest_ps
+    products = np.empty((len(_PRODUCTS), len(time)), time.dtype)
+    products[0] = (extra + count * first) * used + (first * running + step * used) * ones + step * running * squares
+    products[0] += rest_ps * (used + running * count)
+    for into, name in zip(products[1:7], _PRODUCTS[1:7], strict=True):
+        np.multiply(rows[name], time, out=into)
+    products[7] = time
+    products[8] = time * (rows["iterations"] > 0)
+    return products
