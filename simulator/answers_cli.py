@@ -59,7 +59,7 @@ def size(
     max_wait_p99: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long 99 % of the requests may wait at most, such as 2s.")
     ] = None,
-    checks: Annotated[int, whole_number("N", "How many smaller and larger pools are tried besides.")] = 12,
+    checks: Annotated[int, whole_number("N", "How many smaller pools, and how many larger ones, to try besides.")] = 6,
     model: Model = None,
     gpu: Gpu = None,
     max_model_len: MaxModelLen = None,

@@ -23,8 +23,8 @@ from simulator.run import Run
 from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
 from simulator.trace import Trace
 
-CHECKS = 12
-"""How many more pools are tried, half of them smaller than the answer and half of them larger."""
+CHECKS = 6
+"""How many pools smaller than the answer, and how many larger ones, are tried besides."""
 
 _FIRST = 64
 """The search begins with this part of what all requests together will ever write."""
@@ -149,8 +149,9 @@ def size(
     :func:`~simulator.replay.simulate`. A pool that a request (not too long for max_model_len) can never fit fails.
 
     Pools that differ in their tail only are one. The answer meets the target and the next smaller pool fails; besides
-    ``checks`` pools are tried, near and far. When a smaller one of them meets the target, the search goes on below it;
-    as many checks as there are smaller pools make sure that there is none. ``on_run`` is called whenever a run ends.
+    ``checks`` smaller pools and as many larger ones are tried, near and far. When a smaller one meets the target, the
+    search goes on below it; with as many checks as there are pools all are tried. ``on_run`` is called whenever a run
+    ends.
 
     Raises InputError for what is not allowed, and for a target that is missed with a pool that never refuses.
     """
@@ -163,11 +164,11 @@ def size(
         low = max((trial.capacity for trial in pools.trials if trial.capacity < high and not trial.meets), default=0)
         high = pools.boundary(max(low, least - 1), high)
         step = pools.step(high)
-        checked = [pools.trial(high - step * distance) for distance in _spread((high - least) // step, checks // 2)]
+        checked = [pools.trial(high - step * distance) for distance in _spread((high - least) // step, checks)]
         if not (smaller := [trial.capacity for trial in checked if trial.meets]):
             break
         high = min(smaller)
-    for distance in _spread((unlimited - high) // step, checks // 2):
+    for distance in _spread((unlimited - high) // step, checks):
         pools.trial(high + step * distance)
     return Size(pools.spec, target, pools.trial(high), least, tuple(sorted(pools.trials, key=lambda t: t.capacity)))
 
