@@ -39,34 +39,27 @@ class Agenda:
             heapify(self.heap)
 
 
-class Phases(dict[int, list[int]]):
+class Ring(list[list[int]]):
     """Requests that need memory again every ``period`` iterations, by phase: iteration modulo ``period``.
 
-    None of the lists is empty. Each is in order, as a new request enters its list before its first turn, at most a
-    period later.
+    Each list is in order, as a new request enters it before its first turn, at most a period later.
     """
 
     def __init__(self, period: int) -> None:
-        super().__init__()
+        super().__init__([] for _ in range(period))
         self.period = period
 
     def enter(self, iteration: int, request: int) -> None:
         """Enter a request that comes behind all others, for ``iteration`` and every period after it."""
-        self.setdefault(iteration % self.period, []).append(request)
+        self[iteration % self.period].append(request)
 
     def discard(self, iteration: int, request: int) -> None:
         """Remove a request from the list of ``iteration``, if it is there."""
-        phase = iteration % self.period
-        entered = self.get(phase)
-        if entered and request in entered:
-            entered.remove(request)
-            if not entered:
-                del self[phase]
+        with suppress(ValueError):
+            self[iteration % self.period].remove(request)
 
-    def between(self, first: int, behind: int) -> list[tuple[int, list[int]]]:
-        """The iterations ``first .. behind - 1`` in which someone is due, and who."""
-        period, get = self.period, self.get
-        if behind - first <= 4 * len(self):
-            return [(at, due) for at in range(first, behind) if (due := get(at % period))]
-        turns = sorted(((phase - first) % period, due) for phase, due in self.items())
-        return [(at + after, due) for at in range(first, behind, period) for after, due in turns if at + after < behind]
+    def between(self, first: int, behind: int) -> list[list[int]]:
+        """Who is due in each of the iterations ``first .. behind - 1``."""
+        start = first % self.period
+        stop = start + behind - first
+        return self[start:stop] if stop <= self.period else (self * -(-stop // self.period))[start:stop]

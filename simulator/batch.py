@@ -5,9 +5,10 @@ What is common lives in the loop of ``simulator/engine.py``, which reads and wri
 
 from collections import deque
 from dataclasses import dataclass
+from heapq import heapify, heappop
 
 from allocators.base import Allocator
-from simulator.agenda import Agenda, Phases
+from simulator.agenda import Agenda, Ring
 from simulator.decisions import DecisionLog
 from simulator.run import Allocation
 from simulator.settings import Settings
@@ -17,8 +18,8 @@ Running = tuple[int, int, int, int]
 from then on, and its overprovision in slots."""
 
 
-Coming = list[tuple[int, list[int]]]
-"""Who will grow: iterations, and the requests in each."""
+_LONGEST_PERIOD = 1 << 10
+"""In iterations: with larger blocks grows are rare, and better found by iteration."""
 
 
 @dataclass
@@ -47,11 +48,12 @@ class Batch:
         self.running: dict[int, Running] = {}  # in admission order
         self.ends = Agenda()  # by the iteration in which a request produces its last token
         # Who next needs memory: by phase where grows are all of a size and need no run, else by iteration.
-        self.paging = bool(allocator.grow_slots) and not allocator.contiguous
-        self.phases = Phases(allocator.grow_slots or 1)
+        slots = allocator.grow_slots or 0
+        self.paging = 0 < slots <= _LONGEST_PERIOD and not allocator.contiguous
+        self.ring = Ring(slots if self.paging else 1)
         self.grows = Agenda()
-        # When paging: what the last grows due in an iteration hold beyond what their requests will ever write.
-        self.last_grow_rounding: dict[int, int] = {}
+        # When paging: iterations in which someone grows for the last time, and what he is then given past his end.
+        self.last_grows: list[tuple[int, int]] = []
         # Preempted requests go before the trace: what each has to prefill and to produce, since when it waits, and
         # the token states it has on the host.
         self.returning: deque[int] = deque()
@@ -68,27 +70,31 @@ class Batch:
         if not self.paging:
             return self._grow_one_by_one(growing, iteration, now_ps)
         for request in growing:
-            self.phases.enter(iteration, request)
-        self.phases[iteration % self.phases.period].sort()
+            self.ring.enter(iteration, request)
+        self.ring[iteration % self.ring.period].sort()
         return None
 
-    def without_room(self, coming: Coming, served: int) -> tuple[Coming, int, int]:
-        """What comes to pass of ``coming`` when only the first ``served`` of its requests could grow.
-
-        Returns the iterations in which all grew, the first in which one did not, and how many did in that one.
-        """
+    def without_room(self, coming: list[list[int]], served: int) -> tuple[int, int]:
+        """When only the first ``served`` of all that were coming could grow, iteration by iteration: in how many
+        iterations all of them did, and how many did in the next one."""
         left = served
-        for number, (iteration, growing) in enumerate(coming):
+        for number, growing in enumerate(coming):
             if 0 <= left < len(growing):
-                return coming[:number], iteration, left
+                return number, left
             left -= len(growing)
-        asked = sum(len(growing) for _, growing in coming)
-        raise broken_promise(self.allocator, f"grow served {served} of {asked} requests")
+        raise broken_promise(self.allocator, f"grow served {served} of {sum(map(len, coming))} requests")
+
+    def last_rounding(self, behind: int) -> list[tuple[int, int]]:
+        """Take out the last grows before the iteration ``behind``: when, and the slots past the end."""
+        taken = []
+        while self.last_grows and self.last_grows[0][0] < behind:
+            taken.append(heappop(self.last_grows))
+        return taken
 
     def grow_or_preempt(self, growing: list[int], count: int, iteration: int, now_ps: int) -> Change:
         """Serve those behind the first ``count`` too; whenever there is no room, preempt the newest running request.
 
-        ``growing`` is a list of ``phases``: a victim is taken from it.
+        ``growing`` is a list of the ring: a victim is taken from it.
         """
         change, logged = Change(), 0
         while True:
@@ -101,8 +107,9 @@ class Batch:
             logged = count
             self._preempt_newest(iteration, now_ps, change)
             count += self.allocator.grow(growing[count:])
-        change.rounding += (rounding := self.last_grow_rounding.pop(iteration, 0))
-        change.covered += self.phases.period * count - rounding
+        rounding = sum(slots for _, slots in self.last_rounding(iteration + 1))
+        change.rounding += rounding
+        change.covered += self.ring.period * count - rounding
         return change
 
     def _grow_one_by_one(self, growing: list[int], iteration: int, now_ps: int) -> Change:
@@ -144,7 +151,7 @@ class Batch:
         self.ends.discard(first + output - 1, request)
         next_grow = first + held - prompt + 1
         self.grows.discard(next_grow, request)
-        self.phases.discard(next_grow, request)
+        self.ring.discard(next_grow, request)
         if held >= final:
             change.rounding -= held - final - overprovision
         else:
@@ -160,11 +167,12 @@ class Batch:
         return request
 
     def _forget_last_grow(self, next_grow: int, missing: int) -> None:
-        """Take back the rounding that the last grow of a request would have added: what it would not have written."""
+        """A request that still lacks ``missing`` slots will not grow for the last time."""
         if self.paging:
-            period = self.phases.period
-            more = -(-missing // period)
-            self.last_grow_rounding[next_grow + (more - 1) * period] -= more * period - missing
+            more = -(-missing // self.ring.period)
+            if rounding := more * self.ring.period - missing:
+                self.last_grows.remove((next_grow + (more - 1) * self.ring.period, rounding))
+                heapify(self.last_grows)
 
     def come_back(self, request: int, now_ps: int) -> int:
         """A preempted request runs again; returns the token states it has swapped in, 0 when it prefills anew."""

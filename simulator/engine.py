@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import chain
 from typing import NamedTuple
 
 import simpy
@@ -87,17 +88,17 @@ class Server:
         allocator, served, ledger, settings = self.allocator, self.served, self.ledger, self.settings
         members, log = self.batch, self.log
         allocate, release, asked_slots = allocator.admit, allocator.release, allocator.asked_slots
-        running, ends, grows, phases = members.running, members.ends.heap, members.grows, members.phases
-        returning, left, last_grow_rounding = members.returning, members.left, members.last_grow_rounding
+        running, ends, grows, ring = members.running, members.ends.heap, members.grows, members.ring
+        returning, left, last_grows = members.returning, members.left, members.last_grows
         arrivals_ps, prompts, outputs, _ = self.requests
         waiting = iter(self.requests.rows)
         admitted_ps, finished_ps = served.admitted_ps, served.finished_ps
         record, row, recorded = ledger.rows.append, ledger.row, ledger.rows
-        record_grow, grow_row = ledger.grows.append, ledger.grow
-        allocate_more, period = allocator.grow, phases.period
+        record_grows, record_last = ledger.grows.extend, ledger.last_grows.extend
+        allocate_more, period = allocator.grow, ring.period
         contiguous, tail_slots = allocator.contiguous, allocator.tail_slots
         may_grow, paging = allocator.grow_slots != 0, members.paging
-        discard_grow = phases.discard if paging else grows.discard
+        discard_grow = ring.discard if paging else grows.discard
         cost = settings.cost
         base_ps, sequence_ps, kv_token_ps = cost.base, cost.sequence, cost.kv_token
         prefill_token_ps, swapped_token_ps = cost.prefill_token, cost.swapped_token
@@ -131,7 +132,7 @@ class Server:
                 free, largest, moved = allocator.free_slots, allocator.largest_free_slots, False
                 while now_ps < until_ps:
                     gap_ps = min(until_ps - now_ps, _LONGEST_GAP_PS)
-                    record(row(0, 0, gap_ps, 0, 0, 0, 0, 0, free, largest, NOBODY, 0, 0))
+                    record(row(0, 0, gap_ps, 0, 0, 0, 0, 0, free, largest, NOBODY, 0, 0, 0))
                     now_ps += gap_ps
                 yield timeout(now_ps - clock_ps)
                 clock_ps = now_ps
@@ -142,14 +143,16 @@ class Server:
             preempted = False
             if may_grow:
                 change = members.grow(iteration, now_ps) if next_grow == iteration else None
-                if paging and (growing := phases.get(iteration % period)):
+                if paging and (growing := ring[iteration % period]):
                     count = grown + allocate_more(growing[grown:] if grown else growing)
                     grown = 0
                     moved = True
                     if count == len(growing):
-                        last_rounding = last_grow_rounding.pop(iteration, 0)
-                        covered += period * count - last_rounding
-                        rounding += last_rounding
+                        covered += period * count
+                        while last_grows and last_grows[0][0] == iteration:
+                            slots = heappop(last_grows)[1]
+                            covered -= slots
+                            rounding += slots
                         if log is not None:
                             log.grow(iteration, now_ps, growing)
                     else:
@@ -209,12 +212,10 @@ class Server:
                         covered += held
                         over = 0
                         due = iteration + held - prompt + 1
-                        if paging:
-                            more = (final - held + period - 1) // period
-                            last = due + (more - 1) * period
-                            last_grow_rounding[last] = last_grow_rounding.get(last, 0) + held + more * period - final
+                        if paging and (past_end := (held - final) % period):
+                            heappush(last_grows, (due + final - held + past_end - period, past_end))
                         if paging and due <= iteration + period:
-                            phases.enter(due, head)
+                            ring.enter(due, head)
                         else:
                             grows.enter(due, head)
                     else:
@@ -268,31 +269,37 @@ class Server:
                     length_ps = extra_ps + duration_ps(count, first_ps, step_ps)
             if moved:
                 free, largest, moved = allocator.free_slots, allocator.largest_free_slots, False
-            coming = phases.between(iteration + 1, iteration + count) if paging and count > 1 else ()
-            if coming:
-                requests: list[int] = []
-                for _, growing in coming:
-                    requests += growing
-                served_grows = allocate_more(requests)
-                if served_grows != len(requests):
-                    coming, count, grown = members.without_room(coming, served_grows)
-                    count -= iteration
-                    length_ps = extra_ps + duration_ps(count, first_ps, step_ps)
-                moved = True
+            coming: list[list[int]] = []  # who grows in each of the iterations that follow this one
+            lasts = slots_given = slots_past_end = 0
+            if paging and count > 1:
+                coming = ring.between(iteration + 1, iteration + count)
+                if requests := list(chain.from_iterable(coming)):
+                    could = allocate_more(requests)
+                    if could != len(requests):
+                        alike, grown = members.without_room(coming, could)
+                        could -= grown
+                        coming, count = coming[:alike], alike + 1
+                        length_ps = extra_ps + duration_ps(count, first_ps, step_ps)
+                    slots_given, moved = period * could, True
+                    while last_grows and last_grows[0][0] < iteration + count:
+                        at, slots = heappop(last_grows)
+                        record_last((at - iteration, slots))
+                        slots_past_end += slots
+                        lasts += 1
             record(
                 row(
                     count, first_ps, extra_ps, batch, used, covered, overprovision, rounding,
-                    free, largest, why, head + 1, len(coming),
+                    free, largest, why, head + 1, len(coming), lasts,
                 )
             )  # fmt: skip
-            for at, growing in coming:
-                slots, last_rounding = period * len(growing), last_grow_rounding.pop(at, 0)
-                record_grow(grow_row(at - iteration, slots, last_rounding))
-                covered += slots - last_rounding
-                rounding += last_rounding
+            if coming:
+                record_grows(map(len, coming))
+                covered += slots_given - slots_past_end
+                rounding += slots_past_end
                 if log is not None:
-                    ahead = at - iteration
-                    log.grow(at, now_ps + extra_ps + duration_ps(ahead, first_ps, step_ps), growing)
+                    for ahead, growing in enumerate(coming, start=1):
+                        at_ps = now_ps + extra_ps + duration_ps(ahead, first_ps, step_ps)
+                        log.grow(iteration + ahead, at_ps, growing)
             if next_layout_ps < now_ps + length_ps:
                 next_layout_ps = self._keep_layouts(
                     now_ps, now_ps + length_ps, iteration, extra_ps, first_ps, step_ps, used

@@ -35,17 +35,10 @@ COLUMNS = (
     "largest",  # the longest run that could be handed out
     "why",  # NOBODY, RESIDUAL, ...
     "head",  # 1 + the row of the trace that heads the queue and was stopped; 0: nobody
-    "grows",  # how many rows of GROW_COLUMNS belong to it
+    "grows",  # how many of the iterations behind its first are told of in `Ledger.grows`
+    "last_grows",  # how many entries in `Ledger.last_grows` it has
 )
 """A row. All but the duration and the token states stay the same throughout it, unless requests grow in it."""
-
-GROW_COLUMNS = (
-    "ahead",  # the iteration, counted from the row's first
-    "slots",  # handed out
-    "rounding",  # of these, never to be written
-)
-"""Growing within a row of an allocator that is not contiguous: what it hands out is no longer free, and no run is
-needed, so ``largest`` falls with ``free``."""
 
 SATURATED = tuple(f"saturated_{category}" for category in CATEGORIES)
 """The categories again, over the iterations with a refusal only."""
@@ -75,60 +68,78 @@ Columns = Mapping[str, NDArray[Any]]
 class Ledger:
     """Rows of one run over a pool of ``capacity`` slots, of which ``tail_slots`` can never be handed out."""
 
-    def __init__(self, capacity: int, tail_slots: int, kv_token_ps: int) -> None:
-        self.capacity, self.tail_slots, self.kv_token_ps = capacity, tail_slots, kv_token_ps
+    def __init__(self, capacity: int, tail_slots: int, kv_token_ps: int, grow_slots: int = 0) -> None:
+        self.capacity, self.tail_slots, self.kv_token_ps, self.grow_slots = (
+            capacity,
+            tail_slots,
+            kv_token_ps,
+            grow_slots,
+        )
         self.rows: list[bytes] = []
         """Those recorded since they were last packed: ``ledger.rows.append(ledger.row(...))``."""
-        self.grows: list[bytes] = []
-        """The same for ``ledger.grow(...)``, which belong to the rows that count them, in order."""
+        self.grows: list[int] = []
+        """For rows within which requests grow by ``grow_slots``, where no run is needed, so that ``largest`` falls with
+        ``free``: how many grow in each iteration behind the row's first."""
+        self.last_grows: list[int] = []
+        """Of these, where slots are handed out past the end of a request: iteration behind the row's first, slots; two
+        numbers an entry."""
         self._packed: list[Columns] = []
 
     row = Struct(f"{len(COLUMNS)}q").pack
     """A row, from ints in the order of COLUMNS."""
 
-    grow = Struct(f"{len(GROW_COLUMNS)}q").pack
-    """A row of GROW_COLUMNS."""
-
     def pack(self) -> None:
         """Move the rows into columns of the smallest types, after checking that every one adds up."""
         numbers = np.frombuffer(b"".join(self.rows), np.int64).reshape(-1, len(COLUMNS))
-        grows = np.frombuffer(b"".join(self.grows), np.int64).reshape(-1, len(GROW_COLUMNS))
         self.rows.clear()
-        self.grows.clear()
         if len(numbers):
             rows: Columns = dict(zip(COLUMNS, numbers.T, strict=True))
-            if len(grows):
-                rows = self._divided(rows, grows)
+            if self.grows:
+                rows = self._divided(rows)
             self._check(rows)
             for start in range(0, len(rows["why"]), PACK_ROWS):
                 part = {name: values[start : start + PACK_ROWS] for name, values in rows.items()}
                 self._packed.append({name: values.astype(_smallest(values)) for name, values in part.items()})
 
-    def _divided(self, rows: Columns, grows: NDArray[np.int64]) -> Columns:
+    def _divided(self, rows: Columns) -> Columns:
         """The rows, each divided into one up to its first grow and one from each grow on."""
-        parts = rows["grows"] + 1
-        firsts = np.cumsum(parts) - parts
-        divided = {name: np.repeat(values, parts) for name, values in rows.items()}
-        later = np.ones(len(divided["grows"]), bool)
-        later[firsts] = False
-        ahead, slots, rounding = (np.zeros(len(later), np.int64) for _ in GROW_COLUMNS)
-        for column, values in zip((ahead, slots, rounding), grows.T, strict=True):
-            column[later] = values
-        behind = np.append(ahead[1:], 0)  # where the next part begins
-        lasts = firsts + rows["grows"]
-        behind[lasts] = rows["iterations"]
-        given, given_rounding = (
-            np.cumsum(column) - np.repeat(np.cumsum(column)[firsts], parts) for column in (slots, rounding)
+        told, lasts = np.array(self.grows, np.int64), np.array(self.last_grows, np.int64).reshape(-1, 2)
+        self.grows.clear()
+        self.last_grows.clear()
+        # Every iteration that is told of: its row, its place in it, what is handed out and what of that past an end.
+        number = np.arange(len(rows["grows"]))
+        begin = np.cumsum(rows["grows"]) - rows["grows"]
+        row = np.repeat(number, rows["grows"])
+        ahead = np.arange(len(told)) - begin[row] + 1
+        past_end = np.zeros(len(told), np.int64)
+        np.add.at(past_end, np.repeat(begin, rows["last_grows"]) + lasts[:, 0] - 1, lasts[:, 1])
+
+        # A part begins with the row and in every iteration in which someone grows.
+        kept = told > 0
+        order = np.argsort(np.concatenate([number, row[kept]]), kind="stable")
+        row, ahead, slots, past_end = (
+            np.concatenate([first, later[kept]])[order]
+            for first, later in (
+                (number, row),
+                (0 * number, ahead),
+                (0 * number, told * self.grow_slots),
+                (0 * number, past_end),
+            )
         )
-        return divided | {
-            "iterations": np.where(rows["grows"].repeat(parts) > 0, behind - ahead, divided["iterations"]),
-            "first_ps": divided["first_ps"] + self.kv_token_ps * divided["running"] * ahead,
-            "extra_ps": np.where(later, 0, divided["extra_ps"]),
-            "used": divided["used"] + divided["running"] * ahead,
-            "covered": divided["covered"] + given - given_rounding,
-            "rounding": divided["rounding"] + given_rounding,
-            "free": divided["free"] - given,
-            "largest": divided["largest"] - given,
+        first = np.flatnonzero(ahead == 0)
+        behind = np.append(ahead[1:], 0)  # where the next part begins
+        behind[np.append(first[1:], len(row)) - 1] = rows["iterations"]
+        slots, past_end = (np.cumsum(given) - np.cumsum(given)[first][row] for given in (slots, past_end))
+        parts = {name: values[row] for name, values in rows.items()}
+        return parts | {
+            "iterations": np.where(parts["iterations"] > 0, behind - ahead, 0),
+            "first_ps": parts["first_ps"] + self.kv_token_ps * parts["running"] * ahead,
+            "extra_ps": np.where(ahead > 0, 0, parts["extra_ps"]),
+            "used": parts["used"] + parts["running"] * ahead,
+            "covered": parts["covered"] + slots - past_end,
+            "rounding": parts["rounding"] + past_end,
+            "free": parts["free"] - slots,
+            "largest": parts["largest"] - slots,
         }
 
     def _check(self, rows: Columns) -> None:

@@ -66,7 +66,7 @@ def simulate(
     status = _reject(prompts, outputs, allocator, chosen)
     rows = [row for row, rejected in enumerate(status) if not rejected]
 
-    ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token)
+    ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token, allocator.grow_slots or 0)
     log = DecisionLog(allocator) if decisions else None
     with progress_bar(len(rows), allocator.spec.partition(":")[0], "req", progress) as bar:
         server = Server(

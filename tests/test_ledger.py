@@ -15,11 +15,14 @@ TAIL = 3
 WHY = (NOBODY, RESIDUAL, EXTERNAL, BATCH, TOKENS)
 
 
+GROW = 4
+
+
 class Grow(NamedTuple):
-    """A row of ledger.GROW_COLUMNS."""
+    """Requests that grow in an iteration behind a row's first, and how much of it is past their end."""
 
     ahead: int
-    slots: int
+    requests: int
     rounding: int
 
 
@@ -42,8 +45,12 @@ class Row(NamedTuple):
 
     def record(self, ledger: Ledger) -> None:
         """Tell the ledger."""
-        ledger.rows.append(ledger.row(*self[:-1], len(self.grows)))
-        ledger.grows.extend(ledger.grow(*grow) for grow in self.grows)
+        told = max((grow.ahead for grow in self.grows), default=0)
+        lasts = [number for grow in self.grows if grow.rounding for number in (grow.ahead, grow.rounding)]
+        ledger.rows.append(ledger.row(*self[:-1], told, len(lasts) // 2))
+        grown = {grow.ahead: grow.requests for grow in self.grows}
+        ledger.grows.extend(grown.get(ahead, 0) for ahead in range(1, told + 1))
+        ledger.last_grows.extend(lasts)
 
 
 @st.composite
@@ -63,8 +70,10 @@ def ledgers(draw: st.DrawFn) -> tuple[int, int, list[Row], list[int]]:
         over, rounding = draw(st.integers(0, 50)), draw(st.integers(0, 9))
         free = capacity - covered - over - rounding
         ahead = draw(st.sets(st.integers(1, iterations - 1))) if iterations > 1 else set()
-        grows = tuple(Grow(at, slots := draw(st.integers(1, 9)), draw(st.integers(0, slots))) for at in sorted(ahead))
-        largest = draw(st.integers(sum(grow.slots for grow in grows), free - TAIL))
+        grows = tuple(
+            Grow(at, count := draw(st.integers(1, 5)), draw(st.integers(0, count * (GROW - 1)))) for at in sorted(ahead)
+        )
+        largest = draw(st.integers(GROW * sum(grow.requests for grow in grows), free - TAIL))
         numbers = (first_ps, extra_ps, running, used, covered, over, rounding, free, largest)
         rows.append(Row(iterations, *numbers, draw(st.sampled_from(WHY)), grows=grows))
     end = sum(row.extra_ps + duration_ps(row.iterations, row.first_ps, kv_token_ps * row.running) for row in rows)
@@ -81,7 +90,7 @@ def stepped(rows: list[Row], kv_token_ps: int, edges: list[int]) -> dict[str, li
             first = row.extra_ps if j == 0 else 0
             end, used = now + first + row.first_ps + kv_token_ps * row.running * j, row.used + row.running * j
             grown = [grow for grow in row.grows if grow.ahead <= j]
-            given, lost = sum(grow.slots for grow in grown), sum(grow.rounding for grow in grown)
+            given, lost = GROW * sum(grow.requests for grow in grown), sum(grow.rounding for grow in grown)
             free = row.free - given
             refused = row.why in (RESIDUAL, EXTERNAL)
             slots = {
@@ -113,7 +122,7 @@ def test_integrals_equal_stepping_through_every_iteration(
     case: tuple[int, int, list[Row], list[int]], pack_often: bool
 ) -> None:
     capacity, kv_token_ps, rows, edges = case
-    ledger = Ledger(capacity, TAIL, kv_token_ps)
+    ledger = Ledger(capacity, TAIL, kv_token_ps, GROW)
     for row in rows:
         row.record(ledger)
         if pack_often:
@@ -132,8 +141,8 @@ def test_a_chunk_longer_than_64_bits_of_picoseconds_is_split() -> None:
 
 
 def test_a_row_longer_than_64_bits_of_picoseconds_is_exact_wherever_it_is_cut() -> None:
-    rows = [Row(20, 2**62, 2**61, 2, 1, 90, 0, 0, 10, 7, RESIDUAL, grows=(Grow(9, 3, 1), Grow(12, 2, 2)))]
-    ledger = Ledger(100, TAIL, kv_token_ps=5)
+    rows = [Row(20, 2**62, 2**61, 2, 1, 80, 0, 0, 20, 17, RESIDUAL, grows=(Grow(9, 1, 0), Grow(12, 2, 3)))]
+    ledger = Ledger(100, TAIL, kv_token_ps=5, grow_slots=GROW)
     rows[0].record(ledger)
     end = 2**61 + duration_ps(20, 2**62, 10)
     edges = [0, 7, 2**63 + 1, 3 * 2**64 + 5, end - 1, end]
