@@ -19,7 +19,7 @@ from allocators.base import whole
 from simulator.fields import MAX_TOKENS, IntArray
 from simulator.replay import SettingsFields, simulate
 from simulator.settings import Settings
-from simulator.sizing import parse_share
+from simulator.target import parse_share
 from simulator.trace import Trace
 
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

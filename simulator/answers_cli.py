@@ -78,8 +78,8 @@ def size(
 ) -> None:
     """Find the smallest pool with which a trace is served well enough, for each allocator."""
     from simulator.answers_report import print_sizes
-    from simulator.sizing import Target
     from simulator.sizing import size as smallest
+    from simulator.target import Target
 
     target = Target.of(max_refused, max_wait_p99)
     settings = server_settings(
@@ -167,7 +167,7 @@ def advise(
     from simulator.advice import BLOCK_SIZES, OF_A_POOL, OF_LENGTHS
     from simulator.advice import advise as advised
     from simulator.answers_report import print_advice
-    from simulator.sizing import parse_share
+    from simulator.target import parse_share
 
     parse_share("within", within)
     settings = server_settings(

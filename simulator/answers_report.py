@@ -8,7 +8,8 @@ from simulator.advice import Advice
 from simulator.fitting import Fit
 from simulator.models import Model
 from simulator.report import MEANINGS, console, legend, print_tables, table
-from simulator.sizing import Size, Target, Trial
+from simulator.sizing import Size
+from simulator.target import Target, Trial
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import reference
 from allocators import InputError, make_allocator
 from simulator import StepCost, Trace, simulate, size
-from simulator.sizing import Target, parse_share
+from simulator.target import Target, parse_share
 
 ALL = 10**6
 """Checks enough for every pool."""
@@ -180,12 +180,13 @@ def test_a_wait_that_no_memory_shortens_is_told_with_what_is_reached() -> None:
         ({"max_refused": 0, "spec": "contiguous"}, r"max_model_len\(=None\) must be given"),
         ({"max_refused": 0, "spec": "buddy:reserve=oracle,max_block=4"}, "some request fits in no pool"),
         ({"max_refused": 0, "max_model_len": 5}, r"within max_model_len\(=5\)"),
+        ({"max_refused": 0, "cost": StepCost("0", "0", "0"), "window_s": None}, "cost.*takes no time"),
         ({"max_refused": 0, "window_s": (90, 95)}, r"window\(=90.0 95.0\)"),
         ({"max_refused": 0, "speed": 1}, "speed"),
     ],
 )
 def test_what_is_wrong_is_told(wrong: dict[str, Any], told: str) -> None:
-    trace = Trace.from_columns([0, 5], [10, 20], [3, 4])
+    trace = Trace.from_columns([0, 0], [10, 20], [3, 4])
     options = {"spec": "paged", **wrong}
     with pytest.raises((InputError, TypeError), match=told):
         size(trace, **options)
