@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocators import InputError, make_allocator
-from simulator import Trace, advise, fit
+from allocators import InputError, Paged, make_allocator
+from simulator import StepCost, Trace, advise, fit, simulate
 from simulator.fitting import ALLOCATORS, FILLS, backlog, count_longest
 
 LIMIT = 2048
@@ -49,6 +49,18 @@ def test_what_a_running_request_has_written_is_the_mean_over_all_iterations(spec
     if spec.startswith("paged"):
         assert found.held_slots == pytest.approx(lengths["table_mean"] * 16, rel=0.05)
         assert found.mean == pytest.approx(30_000 / (lengths["table_mean"] * 16), rel=0.06)
+
+
+def test_neither_the_beginning_nor_the_end_counts(sharegpt: Trace) -> None:
+    """The same from a window of the run; from its beginning on, when all are young, the mean is another."""
+    settings: dict[str, Any] = {"cost": StepCost("1s", "0", "0"), "max_model_len": LIMIT}
+    last_s = simulate(sharegpt, Paged(30_000), **settings).requests["admitted_s"].max()
+    means = [
+        simulate(sharegpt, Paged(30_000), window_s=(start_s, last_s), **settings).summary()["mean_batch"]
+        for start_s in (last_s / 4, 0)
+    ]
+    assert fit(sharegpt, "paged", 30_000, LIMIT).mean == pytest.approx(means[0], rel=1e-3)
+    assert means[1] != pytest.approx(means[0], rel=5e-3)
 
 
 @pytest.mark.parametrize("spec", [*ALLOCATORS, "contiguous:reserve=oracle"])

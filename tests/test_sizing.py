@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import reference
 from allocators import InputError, make_allocator
 from simulator import StepCost, Trace, simulate, size
-from simulator.target import Target, parse_share
+from simulator.target import Target, judged, parse_share
 
 ALL = 10**6
 """Checks enough for every pool."""
@@ -141,6 +141,14 @@ def test_a_pool_that_turns_a_request_away_is_not_good_enough() -> None:
     found = size(trace, "paged:block_size=1", max_refused="50%")
     assert (found.capacity, found.least, found.below) == (501, 501, None)
     assert size(trace, "paged:block_size=1", max_refused="50%", max_model_len=100).capacity == 3
+
+
+def test_a_run_that_rejects_for_want_of_memory_never_meets_a_target() -> None:
+    trace = Trace.from_columns([0, 0], [2, 500], [2, 2])
+    good, bad = (simulate(trace, make_allocator("paged:block_size=1", capacity)) for capacity in (600, 50))
+    assert judged(good, Target.of(0.5, None)).meets
+    assert bad.summary()["saturated_s"] == 0
+    assert not judged(bad, Target.of(0.5, None)).meets
 
 
 def test_the_time_covered_is_the_windows() -> None:
