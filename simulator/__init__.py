@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulator import plots
+    from simulator.advice import advise
     from simulator.cost import StepCost
+    from simulator.fitting import fit
     from simulator.formats import register_reader
     from simulator.replay import simulate
     from simulator.run import Run
     from simulator.settings import Settings
+    from simulator.sizing import size
     from simulator.trace import Trace, open_trace
 
 _HOMES = {
@@ -21,12 +24,27 @@ _HOMES = {
     "Settings": "simulator.settings",
     "StepCost": "simulator.cost",
     "Trace": "simulator.trace",
+    "advise": "simulator.advice",
+    "fit": "simulator.fitting",
     "open_trace": "simulator.trace",
     "register_reader": "simulator.formats",
     "simulate": "simulator.replay",
+    "size": "simulator.sizing",
 }
 
-__all__ = ["Run", "Settings", "StepCost", "Trace", "open_trace", "plots", "register_reader", "simulate"]
+__all__ = [
+    "Run",
+    "Settings",
+    "StepCost",
+    "Trace",
+    "advise",
+    "fit",
+    "open_trace",
+    "plots",
+    "register_reader",
+    "simulate",
+    "size",
+]
 
 
 def __getattr__(name: str) -> Any:

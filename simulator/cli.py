@@ -12,6 +12,7 @@ import typer
 
 from allocators import ALLOCATORS, Allocator, InputError
 from allocators.base import one_of, whole
+from simulator.answers_cli import COMMANDS
 from simulator.options import (
     PAGE,
     Format,
@@ -206,6 +207,10 @@ def lesson(
     out = console()
     for paragraph in tell(name):
         out.print(paragraph, end="\n\n", soft_wrap=True)
+
+
+for short_help, command in COMMANDS.items():
+    app.command(short_help=short_help)(command)
 
 
 def recorded(trace: Trace, make: Callable[[], Allocator], samples: int, settings: dict[str, Any]) -> Run:

@@ -94,7 +94,7 @@ def simulate(
     counted = {"iterations": served.iterations, "peak_batch": served.peak_batch, "preemptions": preemptions}
     counted |= {reason: status.count(reason) for reason in ("finished", "too_long", "never_fits")}
     return Run(
-        trace=Source(trace.name, len(trace), trace.sha256),
+        trace=Source.of(trace),
         allocator=allocator.spec,
         capacity=int(allocator.capacity),
         settings=chosen,

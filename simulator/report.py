@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -77,18 +77,21 @@ def print_runs(runs: Sequence[Run], view: str) -> None:
     """The tables of :func:`run_tables`, and what their columns mean."""
     out, source = console(), runs[0].trace
     out.print(f"{source.name}: {_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots\n")
-    names = [run.name for run in runs]
-    tables = run_tables(runs, names, view)
+    print_tables(out, [run.name for run in runs], lambda names: run_tables(runs, names, view))
+    out.print(_legend(view, _causes(runs)))
+
+
+def print_tables(out: Console, names: Sequence[str], tables_of: Callable[[Sequence[str]], list[Table]]) -> None:
+    """Tables with a row a name; where they would be too wide, numbers stand for the names, which are listed first."""
+    tables = tables_of(names)
     any_width = out.options.update(max_width=10_000)
     if any(Measurement.get(out, any_width, shown).maximum > out.width for shown in tables):
-        short = [f"{number} {name.partition(':')[0]}" for number, name in enumerate(names, start=1)]
         for number, name in enumerate(names, start=1):
             out.print(f"  {number} {name}")
         out.print()
-        tables = run_tables(runs, short, view)
+        tables = tables_of([f"{number} {name.partition(':')[0]}" for number, name in enumerate(names, start=1)])
     for shown in tables:
         out.print(shown)
-    out.print(_legend(view, _causes(runs)))
 
 
 def run_tables(runs: Sequence[Run], names: Sequence[str], view: str) -> list[Table]:
@@ -154,6 +157,11 @@ def _legend(view: str, causes: Sequence[str]) -> Table:
         "rejected": "longer than max-model-len, or than the pool can ever hold",
     }
     meanings |= {f"wait: {name}": meaning for cause, (name, meaning) in WAITS.items() if cause in causes}
+    return legend(meanings)
+
+
+def legend(meanings: Mapping[str, str]) -> Table:
+    """A line for each word."""
     made = Table.grid(padding=(0, 2))
     made.add_column(no_wrap=True)
     for part, meaning in meanings.items():

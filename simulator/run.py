@@ -17,6 +17,7 @@ from allocators.base import Extent, InputError
 from simulator.decisions import DECISION_TYPES
 from simulator.ledger import CATEGORIES, INTEGRALS, SATURATED
 from simulator.settings import Settings
+from simulator.trace import Trace
 from simulator.waits import CAUSES
 
 STATUS = ("finished", "running", "waiting", "not_arrived", "too_long", "never_fits")
@@ -81,6 +82,11 @@ class Source:
     name: str
     requests: int
     sha256: str
+
+    @classmethod
+    def of(cls, trace: Trace) -> "Source":
+        """That of a trace."""
+        return cls(trace.name, len(trace), trace.sha256)
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,6 +121,11 @@ class Workload:
         """``duration_s``, or else the default."""
         return DEFAULT_DURATION_S if self.duration_s is None else self.duration_s
 
+    @property
+    def limit_tokens(self) -> int | None:
+        """The most prompt + output tokens of a request: ``max_total``, or else the profile's own; None: no limit."""
+        return self.max_total if self.max_total is not None else self._source.max_total_tokens
+
     def draw(self, generator: Generator) -> tuple[IntArray, IntArray, IntArray]:
         """Arrivals in nanoseconds, prompt tokens and output tokens, a row a request.
 
@@ -134,9 +139,7 @@ class Workload:
             raise InputError(
                 f"workload {self} has no request: no arrival in {self.seconds:g} s; raise rate or duration"
             )
-        source = self._source
-        limit = self.max_total if self.max_total is not None else source.max_total_tokens
-        prompt, output = draw_lengths(source, len(arrival_ns), limit, lengths)
+        prompt, output = draw_lengths(self._source, len(arrival_ns), self.limit_tokens, lengths)
         return arrival_ns, prompt, output
 
 

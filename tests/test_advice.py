@@ -1,0 +1,113 @@
+"""Block sizes: the closed forms say what plain loops and the simulator's own ledger say."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocators import InputError, Paged
+from simulator import StepCost, Trace, advise, simulate
+from simulator.advice import BLOCK_SIZES, OF_A_POOL, OF_LENGTHS
+
+SECOND = StepCost("1s", "0", "0")
+LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=8)
+
+
+def trace_of(lengths: list[tuple[int, int]]) -> Trace:
+    return Trace.from_columns([0] * len(lengths), *map(list, zip(*lengths, strict=True)))
+
+
+@given(LENGTHS, st.integers(1, 50))
+def test_lengths_tell_what_a_loop_over_every_iteration_counts(lengths: list[tuple[int, int]], size: int) -> None:
+    row = advise(trace_of(lengths), [size]).table.loc[size]
+    states = [tokens for prompt, output in lengths for tokens in range(prompt, prompt + output)]
+    tables = [len(range(0, tokens, size)) for tokens in states]
+    at_the_end = [len(range(0, prompt + output - 1, size)) for prompt, output in lengths]
+    assert row["written"] == float(Fraction(sum(states), size * sum(tables)))
+    assert row["lost_slots"] == float(Fraction(size * sum(tables) - sum(states), len(states)))
+    assert row["table_mean"] == float(Fraction(sum(tables), len(tables)))
+    assert row["table_most"] == max(at_the_end)
+    assert row["blocks_taken"] == pytest.approx(sum(at_the_end) / len(lengths))
+
+
+@given(LENGTHS, st.sampled_from([1, 3, 16]))
+def test_the_ledger_has_the_same_where_nobody_is_refused(lengths: list[tuple[int, int]], size: int) -> None:
+    run = simulate(trace_of(lengths), Paged(10_000, size), cost=SECOND)
+    row = advise(trace_of(lengths), [size]).table.loc[size]
+    held = run.integrals["used"] + run.integrals["reservation"] + run.integrals["rounding"]
+    assert row["written"] == float(Fraction(run.integrals["used"], held))
+    assert row["lost_slots"] == float(Fraction(held - run.integrals["used"], run.integrals["running"]))
+
+
+def test_sums_beyond_64_bits_are_exact() -> None:
+    row = advise(trace_of([(10**9, 10**9)] * 12), [1, 10**9]).table
+    assert row.loc[1, "written"] == 1
+    assert row.loc[1, "table_mean"] == 1.5e9 - 0.5
+    assert row.loc[10**9, "written"] == pytest.approx((1.5e9 - 0.5) / (2e9 - 1e9 / 1e9), rel=1e-6)
+
+
+def test_a_pool_adds_what_a_replay_says() -> None:
+    trace = Trace.workload("sharegpt", rate=8, duration_s=30, seed=2)
+    settings: dict[str, Any] = {"max_model_len": 2048, "max_batch": 64}
+    ended: list[int] = []
+    advice = advise(trace, capacity=5_000, on_run=lambda: ended.append(1), **settings)
+    assert len(ended) == len(BLOCK_SIZES)
+    assert list(advice.table) == [*OF_LENGTHS, *OF_A_POOL]
+    for size, row in advice.table.iterrows():
+        assert isinstance(size, int)
+        figures = simulate(trace, Paged(5_000, size), **settings).summary()
+        assert row["used"] == figures["share"]["used"]
+        assert row["saturated"] == figures["saturated_s"] / figures["duration_s"]
+        assert row["rejected"] == sum(figures["rejected"].values())
+        assert row["pool_blocks"] == 5_000 // size
+        for key in ("mean_batch", "preemptions", "duration_s"):
+            assert row[key] == figures[key]
+    assert advice.share == "used"
+    assert list(advise(trace, capacity=20, **settings).table.index) == [1, 2, 4, 8, 16]
+
+
+@pytest.mark.parametrize("within", [0, 0.01, "5%", 0.5])
+@pytest.mark.parametrize("capacity", [None, 5_000])
+def test_the_best_is_the_largest_that_loses_little(within: float | str, capacity: int | None) -> None:
+    trace = Trace.workload("sharegpt", rate=8, duration_s=30, seed=2)
+    advice = advise(trace, capacity=capacity, within=within, max_batch=64)
+    shares = advice.table[advice.share]
+    assert shares[advice.best] >= shares.max() - advice.within
+    assert (shares[shares.index > advice.best] < shares.max() - advice.within).all()
+
+
+@pytest.mark.parametrize(
+    ("too_long", "kept"),
+    [("reject", lambda p, g: [(p, g)] if p + g <= 20 else []), ("truncate", lambda p, g: [(p, min(g, 20 - p))])],
+)
+def test_only_requests_within_max_model_len_count(
+    too_long: str, kept: Callable[[int, int], list[tuple[int, int]]]
+) -> None:
+    generator = np.random.default_rng(0)
+    lengths = [(int(p), int(g)) for p, g in generator.integers(1, 19, (50, 2))] + [(5, 90)]
+    remain = [one for p, g in lengths for one in kept(p, g)]
+    advice = advise(trace_of(lengths), max_model_len=20, too_long=too_long)
+    assert advice.requests == len(remain)
+    assert advice.table.equals(advise(trace_of(remain)).table)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"block_sizes": [0]}, r"block size\(=0\) must be a whole number >= 1"),
+        ({"block_sizes": [10**10]}, r"block size\(=10000000000\) must be <= 1,000,000,000"),
+        ({"block_sizes": []}, "block_sizes"),
+        ({"block_sizes": [16], "capacity": 15}, "must have one that the pool can hold"),
+        ({"capacity": 0}, r"capacity\(=0\)"),
+        ({"within": 1}, r"within\(=1\)"),
+        ({"max_model_len": 5}, r"no request of columns is within max_model_len\(=5\)"),
+        ({"capacity": 100, "window_s": (500, 600)}, "before the window began"),
+    ],
+)
+def test_what_is_wrong_is_told(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        advise(trace_of([(10, 20), (5, 7)]), **wrong)
