@@ -404,7 +404,15 @@ def test_outputs_that_are_closed_are_done_without(
 
 RUN_KEYS = [
     *("allocator", "capacity", "duration_s", "saturated_s", "iterations", "peak_batch", "mean_batch", "preemptions"),
-    *("finished", "rejected", "share", "share_saturated", "mean_largest_free", "refused_although_free_s"),
+    *(
+        "finished",
+        "rejected",
+        "share",
+        "share_saturated",
+        "mean_largest_free",
+        "refused_although_free_s",
+        "mean_wait_s",
+    ),
 ]
 SETTINGS_KEYS = [
     *("cost", "max_model_len", "max_batch", "max_batch_tokens", "too_long", "preemption", "swap_slots", "window_s"),
@@ -616,7 +624,7 @@ def test_tables_fit_the_screen_without_cutting_a_name_or_number(
     if width < 160:
         assert rows[0] == "  1 contiguous:reserve=max"
     if view != "ledger" or width > 80:
-        assert len(rows) == 3 + (width < 160)
+        assert len(rows) == 4 + (width < 160)
         assert all(row.split()[:2] == ["1", "contiguous"] for row in rows[1:] if width < 160)
 
 
@@ -626,7 +634,7 @@ def test_the_tables_show_the_figures(kvfrag: Kvfrag) -> None:
     names = shlex.split(THREE)[7::2]
     rows = [line.split() for line in shown.splitlines()]
     for name, run in zip(names, runs, strict=True):
-        whole, refused, served = [row[1:] for row in rows if row[:1] == [name]]
+        whole, refused, served, waited = [row[1:] for row in rows if row[:1] == [name]]
         for row, share in ((whole, run["share"]), (refused, run["share_saturated"])):
             parts = [share["used"], share["reservation"], share["overprovision"] + share["rounding"], share["external"]]
             parts.append(share["residual"] + share["idle"])
@@ -639,6 +647,9 @@ def test_the_tables_show_the_figures(kvfrag: Kvfrag) -> None:
             *(str(run[key]) for key in ("finished", "preemptions")),
             str(rejected),
         ]
+        waits = run["mean_wait_s"]
+        shown_causes = ("behind", "too_little_free", "iteration", "preempted")
+        assert waited == [f"{wait:,.2f}" for wait in (sum(waits.values()), *(waits[cause] for cause in shown_causes))]
     # Every column is explained.
     for word in (
         "used",
@@ -650,6 +661,7 @@ def test_the_tables_show_the_figures(kvfrag: Kvfrag) -> None:
         "running",
         "preempted",
         "rejected",
+        "wait: behind",
     ):
         assert any(line.startswith(f"  {word}  ") for line in shown.splitlines()), word
 
