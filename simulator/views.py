@@ -46,11 +46,11 @@ so they stay apart in grey print and for the colour-blind.
 WAIT_COLORS = {
     "external": COLORS["external"],
     "too_little_free": COLORS["residual"],
-    "max_batch": "#00706a",
+    "max_batch": "#007d76",
     "max_batch_tokens": "#9adfd3",
     "preempted": "#3b1f66",
     "iteration": "#d2ad3c",
-    "behind": "#e8e8e8",
+    "behind": "#ececec",
 }
 """Why requests waited, in stack order. The two reasons to be refused memory look as the free memory does meanwhile;
 green for the caps, violet for who had memory and lost it. Lightness as far apart as that of ``COLORS``."""

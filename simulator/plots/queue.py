@@ -1,9 +1,10 @@
 """Why requests waited: how long, and what for."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
 
 from allocators.base import InputError
 from simulator.plots.bars import Bar, bars_width_in, draw_bar, name_segments, name_ticks
@@ -55,6 +56,7 @@ def waits(runs: Iterable[Waited], ax: Axes | None = None) -> Axes:
     panels = [ax] if low else [ax, *stacked_below(ax, (1, 1.3))]
 
     ax.set_ylim(0, _HEADROOM * max(sum(bar.heights.values()) for bar in above) or 1)
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:,g}"))
     ax.set_ylabel("mean wait of a request (s)", color=INK)
     for panel in panels[1:]:
         panel.set_ylim(0, _PERCENT_TOP)
@@ -117,4 +119,5 @@ def _write_above(ax: Axes, x: float, y: float, text: str) -> None:
     longest = max(map(len, text.split("\n")))
     font = min(FONT_PT, 0.96 * points_per_unit(ax)[0] / (max(1, longest) * LETTER_EM))
     if font >= LEAST_PT:
-        ax.annotate(text, (x, y), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=font, color=INK)
+        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": font, "color": INK}
+        ax.annotate(text, (x, y), (0, 2), textcoords="offset points", **look)
