@@ -105,8 +105,8 @@ def test_numbers_are_written_with_their_units() -> None:
     above, below = panels(ax)
     assert [text.get_text() for text in above.texts] == ["2.33 s", "behind"]
     assert [text.get_text() for text in below.texts] == ["100.0", "of 1.33 s", "max batch"]
-    assert above.get_ylabel() == "mean wait of a request (s)"
-    assert below.get_ylabel() == "the same without 'behind' (%)"
+    assert above.get_ylabel() == "mean wait\nof a request (s)"
+    assert below.get_ylabel() == "the same without\n'behind' (%)"
     words = words_of(*panels(plots.waits([BUSY, LIGHT])))
     assert {"12,346 s", "of 0.5 s", "0.0119 s", "of 0.0119 s"} <= set(words)
 
@@ -146,6 +146,12 @@ def test_axes_handed_in_are_drawn_on_alone_where_they_are_low() -> None:
     assert small.figure.axes == [small]
     assert {"external", "behind", "3 s"} <= {text.get_text() for text in small.texts}
     assert len({to_hex(line.get_markerfacecolor()) for line in small.lines}) == 2
+
+
+@pytest.mark.parametrize("size", [(3.0, 3.0), (4.0, 3.2), (12.0, 3.6), (12.0, 4.0), (5.0, 5.0), (12.0, 9.0)])
+def test_labels_stay_inside_figures_of_any_size(size: tuple[float, float]) -> None:
+    ax = plots.waits([BUSY, LIGHT, NOBODY], ax=Figure(figsize=size, layout="constrained").subplots())
+    assert_labels_are_inside_and_apart(*ax.figure.axes)
 
 
 def test_causes_stay_apart_in_grey_print_and_memory_has_its_colours() -> None:

@@ -26,7 +26,7 @@ from simulator.waits import WAITS
 _COLORS = {WAITS[cause][0]: color for cause, color in WAIT_COLORS.items()}
 _BEHIND = WAITS["behind"][0]
 _OWN_COLORS = {name: color for name, color in _COLORS.items() if name != _BEHIND}
-_LEAST_HEIGHT_PT = 220.0  # for two panels
+_LEAST_HEIGHT_PT = 240.0  # for two panels
 _HEADROOM = 1.16  # times the tallest bar: for the number above it
 _PERCENT_TOP = 109.0  # the same
 
@@ -57,11 +57,11 @@ def waits(runs: Iterable[Waited], ax: Axes | None = None) -> Axes:
 
     ax.set_ylim(0, _HEADROOM * max(sum(bar.heights.values()) for bar in above) or 1)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:,g}"))
-    ax.set_ylabel("mean wait of a request (s)", color=INK)
+    ax.set_ylabel("mean wait\nof a request (s)", color=INK)
     for panel in panels[1:]:
         panel.set_ylim(0, _PERCENT_TOP)
         panel.set_yticks(range(0, 101, 20))
-        panel.set_ylabel(f"the same without {_BEHIND!r} (%)", color=INK)
+        panel.set_ylabel(f"the same without\n{_BEHIND!r} (%)", color=INK)
         panel.spines["left"].set_bounds(0, 100)
     shown = [name for name in _COLORS if any(_percent(bar.heights).get(name, 0) >= LEAST_PERCENT for bar in above)]
     own = [name for name in _OWN_COLORS if any(bar.heights.get(name, 0) >= LEAST_PERCENT for bar in below)]
