@@ -64,6 +64,11 @@ PICTURES: dict[str, tuple[Callable[[], Axes], str]] = {
         lambda: plots.waste_over_time(paged(), bytes_per_slot=BYTES_PER_SLOT),
         "Paging on the same requests: nothing red, nearly everything in use, and the price: preemptions.",
     ),
+    "waits": (
+        lambda: plots.waits(waste_runs()),
+        "Why requests waited. Above, how long: on a busy server nearly all of it behind another request. Below, the "
+        "rest to 100 %: red is memory in pieces, grey too little of it, violet the way back of who had lost its own.",
+    ),
     "map_contiguous": (
         lambda: plots.memory_map(reserved()),
         "Address over time, a hue a request: dark is written, pale is reserved and never used. A reservation for the "

@@ -22,6 +22,7 @@ from simulator.output import write_whole
 from simulator.run import Run
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
+from simulator.waits import WAITS
 
 MEANINGS = {
     "used": "written keys and values",
@@ -37,17 +38,6 @@ MEANINGS = {
     "external & others": "rounding, external, and whatever else is free",
 }
 """One line for each column of a table."""
-
-WAITS = {
-    "behind": ("behind", "another request headed the queue"),
-    "external": ("external", "at the head of the queue: enough was free, but in pieces"),
-    "too_little_free": ("too little free", "at the head of the queue: less was free than it asked for"),
-    "max_batch": ("max batch", "at the head of the queue: as many ran as --max-batch allows"),
-    "max_batch_tokens": ("max tokens", "at the head of the queue: --max-batch-tokens"),
-    "iteration": ("iteration", "until the iteration in progress ended, when nobody waited before it"),
-    "preempted": ("preempted", "it had lost its memory, and waited to come back"),
-}
-"""Each cause of waiting: the head of its column, and what it means."""
 
 _PIPE_COLUMNS = 160
 

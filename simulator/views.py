@@ -1,4 +1,4 @@
-"""The coarser views of the ledger that others report, and the one colour of each category.
+"""The coarser views of the ledger that others report, and the one colour of each category and cause of waiting.
 
 The ledger says where every slot is (shared/semantics.md, section 4). A view adds categories up; none
 drops or invents a slot, so every view sums to the whole pool.
@@ -42,6 +42,18 @@ COLORS = {
 Lightness differs by 8 or more (CIE L*) between any two and by 20 or more between neighbours in a stack,
 so they stay apart in grey print and for the colour-blind.
 """
+
+WAIT_COLORS = {
+    "external": COLORS["external"],
+    "too_little_free": COLORS["residual"],
+    "max_batch": "#007d76",
+    "max_batch_tokens": "#9adfd3",
+    "preempted": "#3b1f66",
+    "iteration": "#d2ad3c",
+    "behind": "#ececec",
+}
+"""Why requests waited, in stack order. The two reasons to be refused memory look as the free memory does meanwhile;
+green for the caps, violet for who had memory and lost it. Lightness as far apart as that of ``COLORS``."""
 
 _LEADING = {"internal": "overprovision", "external & others": "external", "free": "idle"}
 

@@ -17,6 +17,17 @@ CAUSES = ("external", "too_little_free", "max_batch", "max_batch_tokens", "behin
 ``max_batch_tokens``: it headed the queue, and that stopped it; ``behind``: another one headed the queue; ``iteration``:
 it came while nobody waited, in the midst of one; ``preempted``: it had lost its memory and waited to come back."""
 
+WAITS = {
+    "behind": ("behind", "another request headed the queue"),
+    "external": ("external", "at the head of the queue: enough was free, but in pieces"),
+    "too_little_free": ("too little free", "at the head of the queue: less was free than it asked for"),
+    "max_batch": ("max batch", "at the head of the queue: as many ran as --max-batch allows"),
+    "max_batch_tokens": ("max tokens", "at the head of the queue: --max-batch-tokens"),
+    "iteration": ("iteration", "until the iteration in progress ended, when nobody waited before it"),
+    "preempted": ("preempted", "it had lost its memory, and waited to come back"),
+}
+"""Each cause of waiting: its name in tables and pictures, and what it means there."""
+
 _STOPPED = {EXTERNAL: "external", RESIDUAL: "too_little_free", BATCH: "max_batch", TOKENS: "max_batch_tokens"}
 
 Ints = NDArray[np.int64]  # of Python's ints where 64 bits are too few

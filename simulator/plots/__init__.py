@@ -9,6 +9,7 @@ from simulator.plots.bars import waste_bars
 from simulator.plots.film import animate
 from simulator.plots.holes import holes
 from simulator.plots.memory import memory_map
+from simulator.plots.queue import waits
 from simulator.plots.style import drawn, spread
 from simulator.plots.sweeps import sweep_heat, sweep_lines
 from simulator.plots.tables import block_table
@@ -27,6 +28,7 @@ __all__ = [
     "sweep_heat",
     "sweep_lines",
     "trace_overview",
+    "waits",
     "waste_bars",
     "waste_over_time",
 ]

@@ -35,12 +35,14 @@ _ASIDE_PT = 9.0  # from a bar to the numbers beside it
 
 
 @dataclass(frozen=True)
-class _Bar:
+class Bar:
+    """A stack: where it stands, and how high each of its segments is."""
+
     label: str
     tick: float
     x: float
     width: float
-    percent: Mapping[str, float]
+    heights: Mapping[str, float]
     is_reference: bool = False
     aside: int = 1
     """Where numbers stand that are too tall for their segment: 1 right of the bar, -1 left of it."""
@@ -66,66 +68,87 @@ def waste_bars(
     colors = view_colors(view)
     bars = _arranged(list(runs), view, dict(reference or {}))
     ticks = {bar.tick: bar.label for bar in bars}
-    longest = max(len(part) for label in ticks.values() for part in parts(label))
-    tick_in = min(1.6, max(1.0, longest * LETTER_EM * FONT_PT / 72))
-    ax = settled(ax or own_axes(2.6 + tick_in * (bars[-1].edge(1) + 0.5), 4.8))
+    ax = settled(ax or own_axes(bars_width_in(bars), 4.8))
     ax.set_ylim(0, 107 if reference else 100)
     ax.set_yticks(range(0, 101, 20))
     ax.set_ylabel("share of the KV-cache pool (%)", color=INK)
-    shown = [name for name in colors if any(bar.percent.get(name, 0) >= LEAST_PERCENT for bar in bars)]
+    shown = [name for name in colors if any(bar.heights.get(name, 0) >= LEAST_PERCENT for bar in bars)]
     column = bars[-1].edge(1) + 0.36
     make_room(ax, bars[0].edge(-1) - 0.36, column, shown)
     ax.spines["left"].set_bounds(0, 100)
     ax.spines["bottom"].set_bounds(ax.get_xlim()[0], bars[-1].edge(1))
 
-    pitch_pt = 0.96 * points_per_unit(ax)[0] * min(np.diff(list(ticks)), default=1.0)
-    font = max(LEAST_PT, min(FONT_PT, pitch_pt / (LETTER_EM * min(longest, 15))))
-    labels = [wrapped(label, int(pitch_pt / (LETTER_EM * font))) for label in ticks.values()]
-    ax.set_xticks(list(ticks), labels, fontsize=font)
-    ax.tick_params(axis="x", length=0)
-    settled(ax)
+    name_ticks(ax, ticks)
     for bar in bars:
-        _draw_bar(ax, bar, colors)
-        note = reference_name if bar.is_reference else "" if bar.percent else "nothing ran"
+        draw_bar(ax, bar, colors)
+        note = reference_name if bar.is_reference else "" if bar.heights else "nothing ran"
         ax.text(bar.x, 101 if bar.is_reference else 1, note, ha="center", va="bottom", fontsize=8, style="italic")
-    beside = next((bar for bar in reversed(bars) if bar.percent), bars[-1]).percent
-    edges = np.cumsum([0.0, *(beside.get(name, 0.0) for name in colors)])
-    middles = dict(zip(colors, (edges[1:] + edges[:-1]) / 2, strict=True))
-    draw_labels(ax, column, {name: (middles[name], colors[name]) for name in shown}, top=100)
+    name_segments(ax, column, bars, colors, shown, top=100)
     return ax
 
 
-def _arranged(runs: Sequence[Pictured], view: str, reference: dict[str, Mapping[str, float]]) -> list[_Bar]:
+def _arranged(runs: Sequence[Pictured], view: str, reference: dict[str, Mapping[str, float]]) -> list[Bar]:
     """The bars from left to right; a run and its reference share a place, and places are wider then."""
     for label, percent in reference.items():
         for name in percent:
             one_of(f"name in reference {label!r}", name, list(VIEWS[view]))
     pitch = 1.25 if any(run.name in reference for run in runs) else 1.0
-    bars: list[_Bar] = []
+    bars: list[Bar] = []
     for i, run in enumerate(runs):
         share, tick = run.summary()["share"], i * pitch
         percent = {} if share is None else {k: 100 * v for k, v in view_shares(share, view).items()}
         paired = reference.pop(run.name, None)
         if paired is None:
-            bars.append(_Bar(run.name, tick, tick, 0.58, percent))
+            bars.append(Bar(run.name, tick, tick, 0.58, percent))
         else:
-            bars.append(_Bar(run.name, tick, tick - 0.2, 0.38, percent, aside=-1))
-            bars.append(_Bar(run.name, tick, tick + 0.2, 0.38, paired, is_reference=True))
+            bars.append(Bar(run.name, tick, tick - 0.2, 0.38, percent, aside=-1))
+            bars.append(Bar(run.name, tick, tick + 0.2, 0.38, paired, is_reference=True))
     for i, (label, percent) in enumerate(reference.items(), start=len(runs)):
-        bars.append(_Bar(label, i * pitch, i * pitch, 0.58, percent, is_reference=True))
+        bars.append(Bar(label, i * pitch, i * pitch, 0.58, percent, is_reference=True))
     if not bars:
         raise InputError("runs(=[]) must hold at least one run")
     return bars
 
 
-def _draw_bar(ax: Axes, bar: _Bar, colors: Mapping[str, str]) -> None:
-    """The segments of a bar with their numbers: inside where they fit, else beside it with a thin line."""
+def bars_width_in(bars: Sequence[Bar]) -> float:
+    """Inches for the bars, their names below and those of the segments behind."""
+    tick_in = min(1.6, max(1.0, _longest(bar.label for bar in bars) * LETTER_EM * FONT_PT / 72))
+    return 2.6 + tick_in * (bars[-1].edge(1) + 0.5)
+
+
+def name_ticks(ax: Axes, ticks: Mapping[float, str]) -> None:
+    """The names of the bars below them, in as many lines as their pitch asks for."""
+    pitch_pt = 0.96 * points_per_unit(ax)[0] * min(np.diff(list(ticks)), default=1.0)
+    font = max(LEAST_PT, min(FONT_PT, pitch_pt / (LETTER_EM * min(_longest(ticks.values()), 15))))
+    labels = [wrapped(label, int(pitch_pt / (LETTER_EM * font))) for label in ticks.values()]
+    ax.set_xticks(list(ticks), labels, fontsize=font)
+    ax.tick_params(axis="x", length=0)
+    settled(ax)
+
+
+def name_segments(
+    ax: Axes, x: float, bars: Sequence[Bar], colors: Mapping[str, str], shown: Iterable[str], top: float
+) -> None:
+    """The names of the ``shown`` segments, each beside its own in the last bar that has any."""
+    beside = next((bar for bar in reversed(bars) if bar.heights), bars[-1]).heights
+    edges = np.cumsum([0.0, *(beside.get(name, 0.0) for name in colors)])
+    middles = dict(zip(colors, (edges[1:] + edges[:-1]) / 2, strict=True))
+    draw_labels(ax, x, {name: (middles[name], colors[name]) for name in shown}, top)
+
+
+def _longest(labels: Iterable[str]) -> int:
+    """Letters of the longest part that no line break divides."""
+    return max(len(part) for label in labels for part in parts(label))
+
+
+def draw_bar(ax: Axes, bar: Bar, colors: Mapping[str, str]) -> None:
+    """The segments of a bar, in percent, with their numbers: inside where they fit, else beside it with a thin line."""
     x_pt, y_pt = points_per_unit(ax)
     font = min(FONT_PT, bar.width * x_pt / (4 * LETTER_EM))
     aside: list[tuple[float, str]] = []
     bottom = 0.0
     for name, color in colors.items():
-        height = bar.percent.get(name, 0.0)
+        height = bar.heights.get(name, 0.0)
         fill, edge, hatch = to_rgb(color), to_rgb("white"), ""
         if bar.is_reference:
             fill, edge, hatch = paler(color, 0.6), paler(color, 0.25), "///"
