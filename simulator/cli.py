@@ -115,7 +115,9 @@ def run(
     ] = None,
     decisions: Annotated[
         bool,
-        typer.Option("--decisions", help=f"With --save: every decision too, and {MAPS} memory maps, for kvfrag gpu check."),
+        typer.Option(
+            "--decisions", help=f"With --save: every decision too, and {MAPS} memory maps, for kvfrag gpu check."
+        ),
     ] = False,
     plot: Annotated[
         Path | None,
