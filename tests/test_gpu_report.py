@@ -29,7 +29,13 @@ def test_the_checks_of_a_suite_are_read_back(tmp_path: Path) -> None:
     assert good.keys() == bad.keys()
     assert good["device"] == bad["device"] == suite.results["environment"]["device"]
     assert [good[name] for name in ("allocator", "samples", "used", "counted", "equal")] == [LOG.spec, 2, 12, 12, True]
-    assert [bad[name] for name in ("allocator", "samples", "used", "counted", "equal")] == [WRONG.spec, 2, 11, 12, False]
+    assert [bad[name] for name in ("allocator", "samples", "used", "counted", "equal")] == [
+        WRONG.spec,
+        2,
+        11,
+        12,
+        False,
+    ]
     assert good["attention_error"] == max(row["attention_error"] for row in suite.results["check"][0]["samples"])
 
 
