@@ -33,8 +33,8 @@ gallery: $(STAMPS)-dev ## every kind of picture, drawn again: docs/gallery/
 notebooks: $(STAMPS)-dev ## run all notebooks again and save what they print and draw
 	$(BIN)/python notebooks/execute.py
 
-lab: $(STAMPS)-notebooks ## JupyterLab on the notebooks, with everything installed
-	$(BIN)/jupyter lab notebooks
+lab: $(STAMPS)-notebooks ## JupyterLab on the notebooks, with everything installed; LAB='--no-browser --port 9000' are options for it
+	$(BIN)/jupyter lab $(LAB) notebooks
 
 clean:
 	rm -rf $(VENV) build *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -48,7 +48,7 @@ $(STAMPS)-core: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(STAMPS)-notebooks: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) '.[notebooks]'
+	$(INSTALL) '.[notebooks,gpu]'
 	touch $@
 
 $(STAMPS)-dev: $(BIN)/python pyproject.toml constraints.txt

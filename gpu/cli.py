@@ -73,7 +73,7 @@ def check(
     logs = _saved(Path(source)) if not allocator else []
     if allocator:
         settings = {"max_model_len": max_model_len, "max_batch": max_batch}
-        logs = _simulated(source, allocator, capacity, samples or 12, settings | ({"cost": cost} if cost else {}))
+        logs = _simulated(source, allocator, capacity, samples, settings | ({"cost": cost} if cost else {}))
     for number, log in enumerate(logs if logs_to else (), start=1):
         assert logs_to is not None
         log.write(logs_to / f"{number}-{log.spec.partition(':')[0]}.jsonl")
@@ -101,11 +101,11 @@ def _saved(path: Path) -> "list[Log]":
 
 
 def _simulated(
-    source: str, specs: list[str], capacity: int | None, samples: int, settings: dict[str, Any]
+    source: str, specs: list[str], capacity: int | None, samples: int | None, settings: dict[str, Any]
 ) -> "list[Log]":
     """Simulate a trace with each allocator, with memory maps at equal distances, and return the logs."""
     from gpu.decisions import log_of
-    from simulator.cli import recorded
+    from simulator.cli import MAPS, recorded
     from simulator.cost import StepCost
     from simulator.options import read_trace
     from simulator.server_options import allocator_of, pool_slots
@@ -118,7 +118,7 @@ def _simulated(
     for make in makes:
         make()  # what is wrong with a later one is told before the first runs
     trace = read_trace(source)
-    return [log_of(recorded(trace, make, samples, settings)) for make in makes]
+    return [log_of(recorded(trace, make, samples or MAPS, timeline_bins=0, **settings)) for make in makes]
 
 
 @app.command()

@@ -199,7 +199,10 @@ def log_of(run: "Run") -> Log:
     """
     layouts = [(layout.iteration, layout) for layout in run.layouts if layout.iteration is not None]
     if run.decisions is None or not layouts:
-        raise InputError(f"run {run.name!r} has no decisions or no memory maps: simulate with decisions and layouts")
+        raise InputError(
+            f"run {run.name!r} has no decisions or no memory maps: kvfrag run --decisions --save FOLDER keeps both, or "
+            "simulate with decisions and layout_times_s"
+        )
     extents: dict[int, list[Extent]] = {}
     written: dict[int, int] = {}  # tokens of each request that the log has told
     first: dict[int, int] = {}  # its tokens before iteration 0, if it had run from then on

@@ -1,8 +1,12 @@
 """What the check and the suite tell people, in plain text: a GPU machine may have no library for tables."""
 
+import json
 import math
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+from allocators.base import InputError
 
 CHECK_HEADER = (
     f"{'time (s)':>10} {'running':>8} {'used':>8} {'counted':>8} {'held':>8} {'used %':>7} {'counted %':>9}"
@@ -38,6 +42,35 @@ def check_line(row: Row) -> str:
         f" {100 * row.utilization:7.2f} {100 * row.counted_utilization:9.2f} {row.attention_error:10.1e}"
         f"{' !' * (row.differences > 0)}"
     )
+
+
+def recorded_checks(folder: Path) -> list[dict[str, Any]]:
+    """What ``make gpu`` recorded of its checks: a row a device and allocator, none where nothing was recorded.
+
+    Slots used and counted are sums over the samples; ``attention_error`` is the worst, None where it was no number.
+    Raises InputError for a file that is no such record.
+    """
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            results = json.loads(path.read_text(encoding="utf-8"))
+            for check in results.get("check", []):
+                samples = check["samples"]
+                errors = [sample["attention_error"] for sample in samples]
+                rows.append(
+                    {
+                        "device": results["environment"]["device"],
+                        "allocator": check["allocator"],
+                        "samples": len(samples),
+                        "used": sum(sample["used"] for sample in samples),
+                        "counted": sum(sample["counted"] for sample in samples),
+                        "equal": check["equal"],
+                        "attention_error": None if None in errors else max(errors, default=None),
+                    }
+                )
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise InputError(f"{path} is not a record of make gpu: {type(error).__name__} {error}") from None
+    return rows
 
 
 def markdown(results: dict[str, Any]) -> str:

@@ -23,13 +23,14 @@ def notebooks() -> list[Path]:
 def executed(path: Path) -> Any:
     """The notebook with the outputs of a run of its own; raises nbclient's CellExecutionError if a cell fails."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    # What depends on the machine stays out of the file: when cells ran, the kernel's version, bars of slow runs.
-    os.environ["TQDM_DISABLE"] = "1"
+    # What depends on the machine stays out of the file: when cells ran, the kernel's version, bars of slow runs, a GPU.
+    os.environ |= {"TQDM_DISABLE": "1", "CUDA_VISIBLE_DEVICES": ""}
     client = NotebookClient(
         notebook,
         timeout=_TIMEOUT_S,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,  # how many messages a print becomes is up to the clock
         resources={"metadata": {"path": str(FOLDER)}},
     )
     client.execute()

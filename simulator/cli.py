@@ -4,6 +4,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,10 +51,12 @@ from simulator.server_options import (
     server_settings,
     step_cost,
 )
-from simulator.settings import Settings
 from simulator.trace import Trace
 from simulator.trace_cli import trace_app
 from simulator.views import VIEWS
+
+MAPS = 12
+"""Memory maps of a run that keeps its decisions, unless told otherwise."""
 
 
 def _allocators() -> str:
@@ -111,6 +114,12 @@ def run(
     save: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Save the run (several: a folder each in it).")
     ] = None,
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions", help=f"With --save: every decision too, and {MAPS} memory maps, for kvfrag gpu check."
+        ),
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through."),
@@ -129,8 +138,10 @@ def run(
         *(max_model_len, max_batch, max_batch_tokens, too_long, preemption, swap_slots),
         *(step_cost(cost, model, gpu), window),
     )
-    allocators = [allocator_of(spec, slots, max_model_len) for spec in allocator]
-    folders = _folders(save, [made.spec for made in allocators])
+    makes = [partial(allocator_of, spec, slots, max_model_len) for spec in allocator]
+    folders = _folders(save, [make().spec for make in makes])
+    if decisions and save is None:
+        raise InputError("--decisions needs --save FOLDER, where they are kept")
     if plot is not None:
         check_picture(plot, PAGE)
     page = plot is not None and plot.suffix.lower() == PAGE
@@ -141,9 +152,10 @@ def run(
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [trace, model])
     requests = read_trace(trace, strict, quiet, format, rate)
 
-    runs = [
-        _replayed(requests, made, settings, spec, quiet, page) for made, spec in zip(allocators, allocator, strict=True)
-    ]
+    shown = not quiet and sys.stderr.isatty()
+    options: dict[str, Any] = vars(settings) | {"decisions": decisions or page, "progress": shown}
+    replay = recorded if decisions else _replayed
+    runs = [replace(replay(requests, make, **options), label=spec) for make, spec in zip(makes, allocator, strict=True)]
     for folder, one in zip(folders, runs, strict=False):
         one.save(folder)
         note(quiet, f"saved {one.name} in {folder}")
@@ -213,16 +225,21 @@ for short_help, command in COMMANDS.items():
     app.command(short_help=short_help)(command)
 
 
-def recorded(trace: Trace, make: Callable[[], Allocator], samples: int, settings: dict[str, Any]) -> Run:
-    """A run that keeps its decisions, and memory maps at so many equal distances.
+def recorded(trace: Trace, make: Callable[[], Allocator], maps: int = MAPS, **options: Any) -> Run:
+    """A run that keeps its decisions, and so many memory maps at equal distances. ``options``: those of ``simulate``.
 
     It is made twice, first for its length: a run is cheap, and always the same.
     """
+    first = _replayed(trace, make, **options | {"decisions": False, "timeline_bins": 0})
+    start_s = 0.0 if first.settings.window_s is None else float(first.settings.window_s[0])
+    times_s = [start_s + first.duration_ps / 10**12 * (number + 0.5) / maps for number in range(maps)]
+    return _replayed(trace, make, **options | {"decisions": True, "layout_times_s": times_s})
+
+
+def _replayed(trace: Trace, make: Callable[[], Allocator], **options: Any) -> Run:
     from simulator.replay import simulate
 
-    length_s = simulate(trace, make(), timeline_bins=0, **settings).duration_ps / 10**12
-    times_s = [length_s * (number + 0.5) / samples for number in range(samples)]
-    return simulate(trace, make(), timeline_bins=0, layout_times_s=times_s, decisions=True, **settings)
+    return simulate(trace, make(), **options)
 
 
 def _folders(save: Path | None, specs: Sequence[str]) -> list[Path]:
@@ -239,13 +256,3 @@ def _folders(save: Path | None, specs: Sequence[str]) -> list[Path]:
     for folder in folders:
         check_folder(folder)
     return folders
-
-
-def _replayed(
-    requests: Trace, allocator: Allocator, settings: Settings, label: str, quiet: bool, decisions: bool
-) -> Run:
-    from simulator.replay import simulate
-
-    fields: dict[str, Any] = vars(settings)
-    shown = not quiet and sys.stderr.isatty()
-    return replace(simulate(requests, allocator, progress=shown, decisions=decisions, **fields), label=label)

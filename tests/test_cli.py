@@ -20,7 +20,9 @@ from tqdm import tqdm
 from allocators import ALLOCATORS
 from simulator import Run, StepCost, plots
 from simulator.__main__ import FAILED, INPUT_WRONG, INTERRUPTED, main
+from simulator.cli import MAPS
 from simulator.figure2 import SETTINGS
+from simulator.history import History
 from simulator.ledger import CATEGORIES
 
 GOOD = "arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,20,6\n2.5,5,1\n"
@@ -262,6 +264,7 @@ BAD_OUTPUTS: list[tuple[str, ...]] = [
     (f"{RUN} --save otherrun", "otherrun must be new or empty", "run.json"),
     (f"{RUN} --save .", "must be new or empty"),
     (f"{RUN} --save {LONG}", "too long"),
+    (f"{RUN} --decisions", "--decisions needs --save FOLDER"),
     (f"{RUN} -a paged:block_size=8 --save other", "other must be new, empty", "notes.txt"),
     (f"{RUN} -a paged:block_size=8 --save good.csv", "good.csv/1-paged", "Not a directory"),
 ]
@@ -523,6 +526,31 @@ def test_several_runs_are_saved_in_a_folder_each(kvfrag: Kvfrag, folder: Path) -
         assert content(folder) == before
 
 
+@pytest.mark.parametrize("window", ["", " --window 0.02 0.05", " --window 100 200"])
+def test_decisions_are_saved_with_maps_that_the_log_rebuilds(window: str, kvfrag: Kvfrag, folder: Path) -> None:
+    line = f"{LIMITED} contiguous:reserve=max -a paged:block_size=4 --save saved{window}"
+    plain = kvfrag(line)
+    assert all(run.decisions is None and not run.layouts for run in map(Run.load, (folder / "saved").iterdir()))
+    assert kvfrag(f"{line} --decisions") == plain
+    for run in map(Run.load, sorted((folder / "saved").iterdir())):
+        start_s = float(run.settings.window_s[0]) if run.settings.window_s else 0.0
+        times_s = [start_s + run.duration_ps / 10**12 * (number + 0.5) / MAPS for number in range(MAPS)]
+        assert [layout.time_s for layout in run.layouts] == pytest.approx(times_s)
+        history = History(run)
+        assert [history.layout(layout.time_s).allocations for layout in run.layouts] == [
+            layout.allocations for layout in run.layouts
+        ]
+
+
+def test_a_saved_run_has_the_log_that_a_page_was_drawn_from(kvfrag: Kvfrag, folder: Path) -> None:
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    ended = kvfrag(f"{RUN} --save saved --plot map.html")
+    assert ended.err == "saved paged in saved\nwrote map.html: open it in a browser\n"
+    page = (folder / "map.html").read_text("utf-8")
+    Run.load("saved").to_html("again.html")
+    assert (folder / "again.html").read_text("utf-8") == page
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_the_same_picture_has_the_same_bytes(suffix: str, kvfrag: Kvfrag, folder: Path) -> None:
     pictures = []
@@ -707,7 +735,7 @@ def test_figure2_of_one_seed_has_no_spread(kvfrag: Kvfrag, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("flag", ["", " --quiet"])
 @pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize("line", [RUN, "figure2 --seeds 1"])
+@pytest.mark.parametrize("line", [RUN, f"{RUN} --save saved --decisions", "figure2 --seeds 1"])
 def test_progress_only_on_a_terminal_after_two_seconds_and_never_when_quiet(
     line: str, terminal: bool, flag: str, kvfrag: Kvfrag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -724,8 +752,9 @@ def test_progress_only_on_a_terminal_after_two_seconds_and_never_when_quiet(
     ended = kvfrag(line + flag)
     assert ended.code == 0
     shown = [options for options in bars if not options["disable"]]
-    # A run has one for reading the file, too.
-    assert len(shown) == (2 if line == RUN else 1) * (terminal and not flag)
+    # A run has one for reading the file, too, and with decisions it is made twice.
+    wanted = 1 if line.startswith("figure2") else 3 if "--decisions" in line else 2
+    assert len(shown) == wanted * (terminal and not flag)
     assert all(options["delay"] == 2.0 for options in shown)
     assert "%" not in ended.err  # over before two seconds: no bar
 

@@ -71,6 +71,26 @@ def test_check_of_a_saved_run_and_of_one_that_was_tampered_with(
     assert (code, "1 differences in 3 samples" in out) == (1, True)
 
 
+@pytest.mark.usefixtures("folder")
+def test_what_run_saved_with_decisions_can_be_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "run trace.csv -a paged:block_size=4 -a buddy:reserve=oracle --capacity 40 --max-model-len 32 --save runs"
+    monkeypatch.setattr(sys, "argv", ["kvfrag", *line.split(), "--decisions"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    capsys.readouterr()
+    code, out, _ = kvfrag(monkeypatch, capsys, "check", "runs", *CPU)
+    assert (code, out.count("every counted slot equals the ledger")) == (0, 2)
+    monkeypatch.setattr(sys, "argv", ["kvfrag", *line.split()])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    capsys.readouterr()
+    code, out, err = kvfrag(monkeypatch, capsys, "check", "runs", *CPU)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "kvfrag run --decisions --save FOLDER keeps both" in err
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [

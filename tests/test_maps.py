@@ -1,5 +1,6 @@
 """The memory map: its cells are the layout, slot by slot, at an instant and over time."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,9 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
-from allocators import InputError, Paged
+from allocators import Contiguous, InputError, Paged
 from lesson_runs import buddies, busy, figure6, reserved
 from looks import assert_labels_are_inside_and_apart, words_of
 from simulator import Run, StepCost, Trace, plots, simulate
@@ -27,7 +29,9 @@ from simulator.cells import (
 )
 from simulator.history import History
 from simulator.hues import HUES, LIGHTNESS, colors_of, key_color, palette
+from simulator.plots.instant import InstantMap
 from simulator.plots.mapkey import layout_at
+from simulator.plots.style import INK, settled
 from simulator.run import Layout
 from simulator.views import lightness
 
@@ -130,6 +134,40 @@ def test_the_key_has_the_exact_shares() -> None:
     assert ax.get_title(loc="left").endswith("at 1.00 s, iteration 1: 3 requests")
     assert {"0", "1", "2"} <= set(words_of(ax))  # the requests' numbers
     assert_labels_are_inside_and_apart(ax)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "paged",
+        "buddy:reserve=oracle,min_block=16,max_block=2048,split=smallest",
+        "a run of many words " + 9 * "more ",
+    ],
+)
+def test_the_title_has_its_place_at_any_instant(name: str) -> None:
+    run = replace(busy("oracle"), label=name)
+    shown = InstantMap(run)
+    layout = History(run).layout(10.0)
+    lines = set()
+    for time_s, iteration in ((0, 0), (93, 3283), (86_400, 4_000_000), (10**5, None)):
+        shown.show(layout._replace(time_ps=time_s * 10**12, iteration=iteration))
+        settled(shown.ax)
+        shown.ax.figure.canvas.figure.set_layout_engine("none")  # a film has the layout of its first frame
+        lines.add(shown.ax.get_title(loc="left").count("\n"))
+        assert_labels_are_inside_and_apart(shown.ax)
+    assert len(lines) == 1
+
+
+def test_a_number_on_two_shades_has_a_halo() -> None:
+    def number_of(prompt: int) -> Text:
+        run = simulate(Trace.from_columns([0], [prompt], [100 - prompt]), Contiguous(100, "oracle"), decisions=True)
+        (number,) = [text for text in plots.memory_map(run, 0.0).texts if text.get_text() == "0"]
+        return number
+
+    for prompt, ink in ((1, INK), (90, "white")):  # it stands on reserved slots, on written ones
+        assert not number_of(prompt).get_path_effects() and number_of(prompt).get_color() == ink
+    middle = number_of(90).get_position()[0]  # in the first row
+    assert number_of(int(middle)).get_path_effects() and number_of(int(middle)).get_color() == INK
 
 
 def test_a_map_of_nothing() -> None:

@@ -70,6 +70,7 @@ def holes(run: Run, at: float | None = None, ax: Axes | None = None) -> Axes:
         panel.spines[["top", "right"]].set_visible(False)
         panel.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK, labelbottom=panel is index)
         panel.yaxis.set_major_locator(MaxNLocator(4 if panel is ax else 2, integer=panel is count))
+    index.yaxis.set_major_locator(FixedLocator([0, 0.5, 1]))
     ticks = [tick for tick in MaxNLocator(6).tick_values(start, end) if start <= tick <= end]
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     _draw_sizes(sizes, history, at)
@@ -151,5 +152,12 @@ def _name_lines(ax: Axes) -> None:
     """The names of the two lines above them, in the colours they have."""
     for x, text, color in ((0.01, "all that is free", THIN_INK), (0.45, "the largest run", COLORS["external"])):
         ax.text(
-            x, 0.99, text, transform=ax.transAxes, ha="left", va="top", fontsize=FONT_PT, color=color, weight="bold"
+            *(x, 0.99, text),
+            transform=ax.transAxes,
+            ha="left",
+            va="top",
+            fontsize=FONT_PT,
+            color=color,
+            weight="bold",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # the line of the instant may pass here
         )

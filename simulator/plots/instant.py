@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter
 from numpy.typing import NDArray
 
-from simulator.cells import MOST_CELLS, Cells, across_of, cells_of, middles, unit_of
+from simulator.cells import MOST_CELLS, RESERVED, Cells, across_of, cells_of, middles, unit_of
 from simulator.hues import colors_of
 from simulator.plots.mapkey import KEY, MOST_NAMES, allocator_of, draw_key, key_of, title, write
 from simulator.plots.style import (
@@ -82,7 +82,10 @@ class InstantMap:
             font = min(most, (count * self.size * x_pt - 2) / (LETTER_EM * len(str(request))))
             if font >= LEAST_PT:
                 place = (first % self.across + count / 2) * self.size, (first // self.across + 0.5) * self.width
-                write(self.ax, place, str(request), font, self.found.kind[first + count // 2])
+                middle, reach = first + count // 2, 1 + int(font * LETTER_EM * len(str(request)) / x_pt / self.size / 2)
+                under = self.found.kind[max(first, middle - reach) : min(first + count, middle + reach + 1)]
+                alike = bool((under == under[0]).all())
+                write(self.ax, place, str(request), font, under[0] if alike else RESERVED, halo=not alike)
 
     def _pixels(self, colors: NDArray[np.float64]) -> NDArray[np.float64]:
         """The cells as an image, clear behind the end of the pool."""

@@ -18,6 +18,8 @@ from simulator.run import Layout, Run
 MOST_NAMES = 80
 """Of requests, in one picture."""
 
+_WHEN_CHARS = len("   at 99,999.99 s, iteration 9,999,999: 9,999 requests")
+
 KEY = {
     WRITTEN: "written",
     RESERVED: "reserved",
@@ -80,10 +82,11 @@ def key_of(layout: Layout, capacity: int, tail: int) -> dict[int, str]:
 
 
 def title(ax: Axes, name: str, when: str = "") -> None:
-    """The run's name above its map, and of which instant it is."""
+    """The run's name above its map, and of which instant it is: in as many lines at any instant, for the films."""
     chars = int(ax.bbox.width * 72 / ax.figure.dpi / (LETTER_EM * FONT_PT))
     text = f"{name}   {when}".rstrip()
-    ax.set_title(wrapped(text, chars), loc="left", fontsize=FONT_PT, color=INK)
+    lines = [text] if len(name) + _WHEN_CHARS <= chars else [name, when]
+    ax.set_title("\n".join(wrapped(line, chars) for line in lines if line), loc="left", fontsize=FONT_PT, color=INK)
 
 
 def draw_key(ax: Axes, x: float, labels: Mapping[int, str], top: float) -> list[Artist]:
