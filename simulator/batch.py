@@ -142,9 +142,9 @@ class Batch:
         final = prompt + output - 1
         produced = iteration - first
         states = prompt + produced - 1  # its write of this iteration has not happened
-        held = self.allocator.release(request)
         if self.log is not None:
             self.log.release("preempt", iteration, now_ps, request, states)
+        held = self.allocator.release(request)
         change.preempted += 1
         change.used -= states
         change.covered -= min(held, final)

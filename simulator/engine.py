@@ -319,6 +319,8 @@ class Server:
                     request = heappop(ends)[1]
                     first, prompt, output, over = running.pop(request)
                     final = prompt + output - 1
+                    if log is not None:
+                        log.release("finish", iteration, now_ps, request, final)
                     held = release(request)
                     if may_grow:
                         discard_grow(first + held - prompt + 1, request)
@@ -329,8 +331,6 @@ class Server:
                     rounding -= held - final - over
                     finished_ps[request] = now_ps
                     finished += 1
-                    if log is not None:
-                        log.release("finish", iteration, now_ps, request, final)
                 next_end = ends[0][0] if ends else NEVER
                 if may_grow:
                     next_grow = grows.first()
