@@ -22,6 +22,7 @@ Invariants, checked for any allocator by :func:`allocators.check_allocator`:
 4. No room is a value (0), never an exception, and changes nothing; it stays so until something is released.
 5. Misuse (unknown id, double admit, double release) raises a :class:`MisuseError` that names the id.
 6. After every request is released the pool is as empty as it was when new.
+7. What was written stays where it is: growing lengthens the last extent of a request or appends others.
 
 An allocator knows nothing of time, traces or plots.
 """

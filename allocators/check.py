@@ -141,7 +141,8 @@ class _Drive:
             gained, times = sum(e.slots for e in new) - sum(e.slots for e in old), ids[:served].count(request)
             as_promised = gained >= times if step is None else gained == times * step
             self.expect(as_promised, f"request {request} grew by {gained} slots, asked to {times} times")
-            kept = new[: len(old) - 1] == old[:-1] and new[len(old) - 1].start == old[-1].start
+            last = new[len(old) - 1] if len(new) >= len(old) else Extent(-1, 0)
+            kept = new[: len(old) - 1] == old[:-1] and last.start == old[-1].start and last.slots >= old[-1].slots
             self.expect(kept, f"growing moved what request {request} had written")
 
     def release(self, request: int) -> None:

@@ -331,6 +331,26 @@ class GrowMovesWhatWasWritten(Toy):
         return served
 
 
+class GrowMovesTheEndOfTheLastExtent(Toy):
+    """Neighbouring slots are one extent, and a new slot goes before the one that was the last."""
+
+    def grow(self, request_ids: Sequence[int]) -> int:
+        served = super().grow(request_ids)
+        for request_id in request_ids[:served]:
+            *_, last, new = table = self.slots[request_id]
+            table[-2:] = new, last
+        return served
+
+    def extents(self, request_id: int) -> tuple[Extent, ...]:
+        joined: list[Extent] = []
+        for slot in self.table(request_id):
+            if joined and joined[-1].end == slot:
+                joined[-1] = Extent(joined[-1].start, joined[-1].slots + 1)
+            else:
+                joined.append(Extent(slot, 1))
+        return tuple(joined)
+
+
 class LeaksASlot(Toy):
     def release(self, request_id: int) -> int:
         held = super().release(request_id)
@@ -464,6 +484,7 @@ MUTANTS: list[tuple[Callable[[], Allocator], str]] = [
     (GrowGivesTwo, "grew by 2 slots"),
     (GrowGivesNothing, "grew by 0 slots"),
     (GrowMovesWhatWasWritten, "growing moved what request "),
+    (GrowMovesTheEndOfTheLastExtent, "growing moved what request "),
     (LeaksASlot, " != capacity 40"),
     (ReleaseReturnsOneMore, "release returned "),
     (ReleaseMovesOthers, "release moved other requests' memory"),
