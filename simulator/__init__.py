@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from simulator.replay import simulate
     from simulator.run import Run
     from simulator.settings import Settings
+    from simulator.sweeping import sweep
     from simulator.trace import Trace, open_trace
 
 _HOMES = {
@@ -24,9 +25,10 @@ _HOMES = {
     "open_trace": "simulator.trace",
     "register_reader": "simulator.formats",
     "simulate": "simulator.replay",
+    "sweep": "simulator.sweeping",
 }
 
-__all__ = ["Run", "Settings", "StepCost", "Trace", "open_trace", "plots", "register_reader", "simulate"]
+__all__ = ["Run", "Settings", "StepCost", "Trace", "open_trace", "plots", "register_reader", "simulate", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
