@@ -75,7 +75,7 @@ def varied(table: pd.DataFrame) -> list[str]:
 
 
 def means(table: pd.DataFrame, figures: Sequence[str]) -> pd.DataFrame:
-    """A row a setting, in the table's order: what varies, figures' means over seeds, and half their intervals, ``± ...``."""
+    """A row a setting, in the table's order: what varies, figures' means over seeds, half the intervals in ``± ...``"""
     names = varied(table)
     rows = []
     for part in _parts(table, names):

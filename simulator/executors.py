@@ -3,6 +3,7 @@
 Every executor of ``concurrent.futures`` will do; a Dask cluster's client offers one.
 """
 
+import asyncio
 import multiprocessing
 import os
 import signal
@@ -21,7 +22,7 @@ OnDone = Callable[[Job, Outcome], object]
 
 _AT_ONCE = 10_000  # handed to somebody else's executor
 _AHEAD = 2  # for each process of ours: one that runs, and one that waits beside it
-_DASK_TIMEOUT_S = 6
+_DASK_TIMEOUT_S = 3
 
 
 class LostError(Exception):
@@ -44,7 +45,7 @@ def run_here(jobs: list[Job], workers: int, done: OnDone, say: Callable[[str], o
         with _processes(min(workers, len(waiting))) as pool:
             suspects = _carry_out_all(pool, waiting, _AHEAD * workers, done)
         if suspects:
-            say(f"a worker process died; the {len(suspects)} runs that were on are repeated one by one")
+            say("a worker process died; the runs that were on are repeated, one by one")
         for job in suspects:
             with _processes(1) as alone:
                 if _carry_out_all(alone, deque([job]), 1, done):
@@ -145,14 +146,22 @@ def dask_executor(address: str, say: Callable[[str], object]) -> Iterator[Execut
     """
     try:
         from distributed import Client
+        from distributed.comm import connect
     except ImportError:
         raise InputError("a Dask cluster needs dask.distributed: pip install 'kvfrag[cluster]'") from None
+
+    async def call() -> None:
+        await (await connect(address, timeout=_DASK_TIMEOUT_S)).close()
+
     try:
-        client = Client(address, timeout=_DASK_TIMEOUT_S, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        reason = " ".join(str(error).split()) if isinstance(error, ValueError) else "no scheduler answers there"
-        raise InputError(f"--dask(={address}): {reason}; dask scheduler starts one, at tcp://host:8786") from None
-    with client:
+        # First by hand: a client that fails leaves threads behind, and is long in leaving itself.
+        asyncio.run(asyncio.wait_for(call(), 2 * _DASK_TIMEOUT_S))
+    except Exception:  # whatever answers there may say anything
+        raise InputError(
+            f"--dask(={address}): no scheduler answers there; dask scheduler starts one, at an address such as "
+            "tcp://host:8786"
+        ) from None
+    with Client(address, timeout=_DASK_TIMEOUT_S, set_as_default=False) as client:
         if not client.scheduler_info()["workers"]:
             say(f"no worker has joined {address} yet; dask worker {address} starts some")
         # Impure, that is: a run that is asked for again is carried out again.

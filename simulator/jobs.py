@@ -70,7 +70,7 @@ def carry_out(job: Job) -> Outcome:
         raise
     except InputError as error:
         return Outcome(error=" ".join(str(error).split()))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return Outcome(error=told(error))
 
 

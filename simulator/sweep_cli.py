@@ -182,4 +182,6 @@ def _draw(table: pd.DataFrame, x: str, y: str, path: Path, quiet: bool) -> None:
 def _kept(journal: Journal | None) -> str:
     if journal is None:
         return "nothing is kept without -o FILE"
+    if not journal.finished:
+        return "no run was done yet"
     return f"{len(journal.finished):,} runs are kept in {journal.where}, and the same command goes on with them"
