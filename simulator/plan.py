@@ -44,6 +44,11 @@ class Plan:
     """Runs that the grid has more than once, and that are left out."""
 
     @property
+    def keys(self) -> list[str]:
+        """What each run is known by."""
+        return [job.key for job in self.jobs]
+
+    @property
     def settings(self) -> list[str]:
         """The columns before the figures: the allocator, the options that any of them has, and what all have."""
         options = {name: None for cells in self.cells for name in cells if name not in SHARED}

@@ -11,7 +11,7 @@ import typer
 from allocators.base import InputError, one_of
 from simulator.catalogue import find_file
 from simulator.executors import LostError, dask_executor
-from simulator.grid import wholes
+from simulator.grid import positives, seeds_of, wholes
 from simulator.jobs import figure_types
 from simulator.journal import Journal
 from simulator.options import (
@@ -115,6 +115,8 @@ def sweep(
             ("--max-batch-tokens", max_batch_tokens),
         )
     )
+    rates = None if rate is None else positives("--rate", rate)
+    numbers = None if seeds is None else seeds_of("--seeds", seeds)
     sizes = [None] if capacity is None else wholes("--capacity", capacity)
     slots = [pool_slots(size, memory, model) for size in sizes]
     settings: dict[str, Any] = vars(
@@ -131,11 +133,13 @@ def sweep(
             executor = None if dask is None else stack.enter_context(dask_executor(dask, say))
             read = partial(read_trace, strict=strict, quiet=quiet, format=format)
             plan = stack.enter_context(
-                planned(trace, allocator, capacity=slots, rate=rate, seeds=seeds, read=read, **settings)
+                planned(trace, allocator, capacity=slots, rate=rates, seeds=numbers, read=read, **settings)
             )
             across = _across(plan, x) if plot is not None else ""
             if plan.repeated:
                 say(f"{plan.repeated:,} runs are in the grid more than once, and are carried out once")
+            if journal is not None:
+                journal.check(plan.keys)
             if journal is not None and journal.finished:
                 say(f"{len(journal.finished):,} of {len(plan.jobs):,} runs were done already, in {journal.where}")
             shown = not quiet and is_watched()

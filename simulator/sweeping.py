@@ -66,7 +66,7 @@ def carry_out_all(
     count = executors.cores() if workers is None else whole("workers", workers)
     outcomes: dict[str, Outcome] = {}
     if journal is not None:
-        journal.check([job.key for job in plan.jobs])
+        journal.check(plan.keys)
         outcomes = {key: Outcome(figures) for key, figures in journal.finished.items()}
     # One trace after the other, so that a process has it from the run before.
     todo = sorted((job for job in plan.jobs if job.key not in outcomes), key=lambda job: job.source.identity)
