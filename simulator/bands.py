@@ -69,9 +69,13 @@ class Difference(NamedTuple):
 
 
 def varied(table: pd.DataFrame) -> list[str]:
-    """The columns before ``seed`` in which the rows of a sweep's table differ."""
+    """The columns before ``seed`` in which the rows of a sweep's table differ.
+
+    An option that one allocator has and another has not is none of them, unless it has several values.
+    """
     names = list(table.columns)[: list(table.columns).index("seed")]
-    return [name for name in names if table[name].nunique(dropna=False) > 1]
+    within = table.groupby("allocator", sort=False)
+    return [name for name in names if table[name].nunique() > 1 or (within[name].nunique(dropna=False) > 1).any()]
 
 
 def means(table: pd.DataFrame, figures: Sequence[str]) -> pd.DataFrame:

@@ -4,6 +4,7 @@ Every executor of ``concurrent.futures`` will do; a Dask cluster's client offers
 """
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import signal
@@ -149,6 +150,9 @@ def dask_executor(address: str, say: Callable[[str], object]) -> Iterator[Execut
         from distributed.comm import connect
     except ImportError:
         raise InputError("a Dask cluster needs dask.distributed: pip install 'kvfrag[cluster]'") from None
+
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told here, and in one line
 
     async def call() -> None:
         await (await connect(address, timeout=_DASK_TIMEOUT_S)).close()

@@ -16,12 +16,14 @@ import pandas as pd
 
 from allocators import ALLOCATORS, make_allocator, parse_spec
 from allocators.base import InputError
+from simulator.bands import varied
 from simulator.grid import MOST_VALUES, Several, expand, positives, seeds_of, wholes
 from simulator.jobs import Job, Outcome, figure_types
 from simulator.journal import ERROR, RUN
 from simulator.settings import MOST_SLOTS, Settings
 from simulator.sources import TraceReader, trace_sources
 from simulator.trace import Trace, open_trace
+from simulator.views import VIEWS
 
 AnyTrace = str | os.PathLike[str] | Trace
 Cells = dict[str, Any]
@@ -55,9 +57,8 @@ class Plan:
         return [*options, *SHARED]
 
     def varied(self) -> list[str]:
-        """The columns before the figures in which runs differ, the seed aside."""
-        table = pd.DataFrame(self.cells, columns=self.settings).drop(columns="seed")
-        return [str(name) for name in table if table[name].nunique(dropna=False) > 1]
+        """The columns in which settings differ, see :func:`simulator.bands.varied`."""
+        return varied(pd.DataFrame(self.cells, columns=self.settings))
 
     def table(self, outcomes: Mapping[str, Outcome]) -> pd.DataFrame:
         """The table: a row a run, with the figures or the error of its outcome."""
@@ -149,7 +150,7 @@ def _allocator(spec: str, capacities: Sequence[int], servers: Sequence[Settings]
         spec, options = full, parse_spec(full)[1]
     elif "=" in full:  # a user's own: what it says of itself may not be what its constructor takes
         options = parse_spec(full)[1] | options
-    reserved = {*SHARED, *figure_types(), ERROR, RUN, "allocator"}
+    reserved = {*SHARED, *figure_types(), *VIEWS["textbook"], ERROR, RUN, "allocator"}
     cells = {f"allocator_{key}" if key in reserved else key: _read(text) for key, text in options.items()}
     return spec, {"allocator": name, **cells}
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from simulator.bands import Difference, differences, means, varied
 from simulator.report import MEANINGS, console, table
@@ -16,6 +18,7 @@ _MOST_NOTES = 12
 _MOST_ERRORS = 5
 _PARTS = VIEWS["textbook"]
 _REFUSED = "refused (%)"
+_COLUMNS = (*_PARTS, _REFUSED)
 
 
 def print_sweep(results: pd.DataFrame, everything: bool) -> None:
@@ -25,16 +28,14 @@ def print_sweep(results: pd.DataFrame, everything: bool) -> None:
     """
     out = console()
     good = _in_percent(results)
-    names = varied(results)
-    lines = means(good, [*_PARTS, _REFUSED])
+    lines = means(good, list(_COLUMNS))
+    lines.insert(0, "allocator", lines.pop("allocator") if "allocator" in lines else results["allocator"].iloc[0])
     seeds = results["seed"].nunique()
     out.print(f"{results['trace'].iloc[0]}: {_count(len(results), 'run')}, {_count(len(lines), 'setting')}\n")
-    first, *others = ["allocator", *(name for name in names if name != "allocator")]
-    shown = table("Where the memory was: % of the pool", first, *others, *_PARTS, _REFUSED)
     most = len(lines) if everything else _MOST_LINES
-    for _, row in lines.head(most).iterrows():
-        cells = [_written(row.get(name, results[name].iloc[0])) for name in (first, *others)]
-        shown.add_row(*cells, *(_with_band(row, name) for name in (*_PARTS, _REFUSED)))
+    shown = _table(lines.head(most), _COLUMNS)
+    if Measurement.get(out, out.options.update(max_width=10_000), shown).maximum > out.width:
+        shown = _table(lines.head(most), _COLUMNS[:1])
     out.print(shown)
     if len(lines) > most:
         out.print(f"  and {_count(len(lines) - most, 'setting')} more, in the results file\n")
@@ -45,6 +46,17 @@ def print_sweep(results: pd.DataFrame, everything: bool) -> None:
         out.print(f"  {'±':<12} 95 % interval of the mean of {seeds} seeds (Student's t)")
         _print_unclear(out, [one for one in differences(good, "used") if not one.is_clear])
     _print_errors(out, results)
+
+
+def _table(lines: pd.DataFrame, banded: Sequence[str]) -> Table:
+    """Means, and for those of ``banded`` the interval too."""
+    settings = [str(name) for name in lines][: list(lines).index(_COLUMNS[0])]
+    shown = table("Where the memory was: % of the pool", settings[0], *settings[1:], *_COLUMNS)
+    for line in lines.to_dict("records"):
+        halves = [line[f"± {name}"] if name in banded else math.nan for name in _COLUMNS]
+        means = (_with_band(line[name], half) for name, half in zip(_COLUMNS, halves, strict=True))
+        shown.add_row(*(_written(line[name]) for name in settings), *means)
+    return shown
 
 
 def curves(results: pd.DataFrame, x: str, y: str) -> tuple[pd.DataFrame, list[str]]:
@@ -92,8 +104,7 @@ def _named(cells: Mapping[str, Any]) -> str:
     return " ".join([*([cells["allocator"]] if "allocator" in cells else []), *own])
 
 
-def _with_band(row: "pd.Series[Any]", name: str) -> str:
-    mean, half = row[name], row[f"± {name}"]
+def _with_band(mean: float, half: float) -> str:
     if math.isnan(mean):
         return "-"
     return f"{mean:.1f}" if math.isnan(half) else f"{mean:.1f} ± {half:.1f}"

@@ -12,11 +12,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import reference
 from allocators import make_allocator, parse_spec
-from simulator import Run, StepCost, Trace, simulate
+from simulator import Run, StepCost, Trace, open_trace, simulate, sweep
 from simulator.replay import SettingsFields
 
 CAPACITY, MAX_MODEL_LEN, MAX_BATCH = 60_000, 8192, 256
@@ -89,6 +90,25 @@ def doubled_outputs(trace: Trace, rounds: int = 7) -> None:
     print(f"\n{SPECS[0]}, every output twice as long: {100 * (ratio - 1):+.1f} % time (median of {rounds})")
 
 
+def sweep_rows(rounds: int = 3) -> None:
+    """A sweep of 64 runs on two cores beside the same runs one after another in this process, in turns."""
+    sizes, workload = (1, 2, 4, 8, 16, 32, 64, 128), "sharegpt:rate=4,duration=900"
+    spec = f"paged:block_size={{{','.join(map(str, sizes))}}}"
+    traces = [open_trace(f"{workload},seed={seed}") for seed in range(8)]
+
+    def alone() -> None:
+        for trace, size in product(traces, sizes):
+            simulate(trace, make_allocator(f"paged:block_size={size}", CAPACITY), timeline_bins=0)
+
+    def beside() -> None:
+        assert len(sweep(workload, spec, capacity=CAPACITY, seeds=8, workers=2)) == 64
+
+    pairs = sorted(((seconds(alone), seconds(beside)) for _ in range(rounds)), key=lambda pair: pair[1] / pair[0])
+    one, two = pairs[rounds // 2]
+    print("\n| 64 runs | one after another, s | swept by two processes, s | ratio |\n|---|---|---|---|")
+    print(f"| {spec}, 8 seeds | {one:.1f} | {two:.1f} | {two / one:.2f} |")
+
+
 def million(spec: str) -> None:
     """Run a million requests in this process and print time and peak memory."""
     trace = Trace.workload("azure-conv", rate=5.53, requests=1_000_000)
@@ -107,6 +127,7 @@ def main() -> None:
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     ratios(trace)
     doubled_outputs(trace)
+    sweep_rows()
     print(f"\n{MILLION}, timeline on, a process each\n\n| allocator | requests/s | peak memory, GiB |\n|---|---|---|")
     for spec in SPECS:
         subprocess.run([sys.executable, __file__, spec], check=True)

@@ -18,7 +18,7 @@ pytest.importorskip("distributed")
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, list[Popen[str]]]]:
-    """The scheduler's address, and the two workers."""
+    """The scheduler's address, its process, and the two workers'."""
     found = tmp_path / "scheduler.json"
     with ExitStack() as stack:
 
@@ -29,13 +29,13 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[Popen[str]]]]:
         scheduler = dask("scheduler", "--host", "127.0.0.1", "--port", "0")
         wait_until(lambda: found.exists() and found.read_text().endswith("}"), scheduler)
         workers = [dask("worker", "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny") for _ in range(2)]
-        yield json.loads(found.read_text())["address"], workers
+        yield json.loads(found.read_text())["address"], [scheduler, *workers]
 
 
 def test_a_worker_that_is_killed_in_the_middle_changes_no_row(
     cluster: tuple[str, list[Popen[str]]], tmp_path: Path
 ) -> None:
-    address, workers = cluster
+    address, (_, *workers) = cluster
     far = [*gated_sweep("far.csv", last=8)[:-2], "--dask", address]
     with started(tmp_path, *far) as process:
         # Two runs are done, and both workers stand at the gate.
@@ -52,14 +52,18 @@ def test_a_worker_that_is_killed_in_the_middle_changes_no_row(
     assert len((tmp_path / "far.csv").read_text().splitlines()) == 1 + 9
 
 
-def test_a_scheduler_that_goes_away_is_told_and_what_was_done_is_kept(
-    cluster: tuple[str, list[Popen[str]]], tmp_path: Path
+@pytest.mark.parametrize("ends", ["interrupted", "scheduler gone"])
+def test_an_end_in_the_middle_is_told_in_one_line_and_what_was_done_is_kept(
+    ends: str, cluster: tuple[str, list[Popen[str]]], tmp_path: Path
 ) -> None:
-    address, _ = cluster
+    address, (scheduler, *_) = cluster
     far = [*gated_sweep("far.csv")[:-2], "--dask", address]
     with started(tmp_path, *far) as process:
         wait_until(lambda: results_in(tmp_path / "far.csv.partial") == 2, process)
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(*((process.pid, signal.SIGINT) if ends == "interrupted" else (scheduler.pid, signal.SIGKILL)))
         out, told = process.communicate()
-    assert (process.returncode, out) == (130, "")
-    assert told.startswith("kvfrag: interrupted; 2 runs are kept in far.csv.partial")
+    kept = "2 runs are kept in far.csv.partial, and the same command goes on with them\n"
+    if ends == "interrupted":
+        assert (process.returncode, out, told) == (130, "", f"kvfrag: interrupted; {kept}")
+    else:
+        assert (process.returncode, out, told) == (1, "", f"kvfrag: the executor gave up 4 runs; {kept}")

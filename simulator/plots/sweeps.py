@@ -30,10 +30,10 @@ _MAP_COLORS = "cividis"
 def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator", ax: Axes | None = None) -> Axes:
     """``y`` against ``x``: a curve for each value of ``by``, the mean of its rows, with its 95 % interval as a band.
 
-    ``table`` has a row a run (:func:`simulator.sweep`); rows that agree in ``by`` and ``x`` differ in their seed, and
-    the interval is that of their mean (Student's t, see ``simulator/bands.py``). Shares are drawn in percent. Numbers
-    that span a factor of 16 or more get a logarithmic x axis. Raises InputError for a column that is not there, or has
-    nothing to draw.
+    ``table`` has a row a run (:func:`simulator.sweep`); rows that agree in ``by``, ``x`` and ``seed`` are averaged, and
+    the interval is that of the mean over the seeds (Student's t, see ``simulator/bands.py``). Shares are drawn in
+    percent. Numbers that span a factor of 16 or more get a logarithmic x axis. Raises InputError for a column that is
+    not there, or has nothing to draw.
     """
     groups = _groups(table, x, y, by)
     ax = settled(ax or own_axes(8.0, 4.4))
@@ -43,6 +43,8 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
     order = {value: place for place, value in enumerate(table[x].dropna().unique())}
     for nth, (name, rows) in enumerate(groups.items()):
         color, marker, dashes = LINES[nth % len(LINES)]
+        if "seed" in rows:  # rows of one seed are one witness, however many settings they are of
+            rows = rows.groupby([x, "seed"], sort=False, dropna=False, as_index=False)[[y]].mean()
         figures = rows.groupby(x, sort=numeric)[y].agg(["mean", half_width]) * scale
         places = (
             figures.index.to_numpy(float) if numeric else np.array([order[value] for value in figures.index], float)
