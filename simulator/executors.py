@@ -21,13 +21,12 @@ from simulator.sources import UnseenError
 
 OnDone = Callable[[Job, Outcome], object]
 
-_AT_ONCE = 10_000  # handed to somebody else's executor
-_AHEAD = 2  # for each process of ours: one that runs, and one that waits beside it
+_AHEAD = 2  # runs handed over for each worker: one that is on, and one that waits beside it
 _DASK_TIMEOUT_S = 3
 
 
 class LostError(Exception):
-    """An executor gave up runs that were handed to it."""
+    """An executor gave up runs that were handed to it, or cannot start."""
 
 
 def cores() -> int:
@@ -44,24 +43,29 @@ def run_here(jobs: list[Job], workers: int, done: OnDone, say: Callable[[str], o
     waiting = deque(jobs)
     while waiting:
         with _processes(min(workers, len(waiting))) as pool:
-            suspects = _carry_out_all(pool, waiting, _AHEAD * workers, done)
+            suspects = _carry_out_all(pool, waiting, done, workers)
         if suspects:
             say("a worker process died; the runs that were on are repeated, one by one")
         for job in suspects:
             with _processes(1) as alone:
-                if _carry_out_all(alone, deque([job]), 1, done):
+                if _carry_out_all(alone, deque([job]), done, 1):
                     done(job, Outcome(error="its process died, twice: killed, or out of memory"))
 
 
 def run_elsewhere(jobs: list[Job], executor: Executor, done: OnDone) -> None:
     """Carry out jobs by any executor. Raises LostError when it gives up."""
-    lost = _carry_out_all(executor, deque(jobs), _AT_ONCE, done)
+    lost = _carry_out_all(executor, deque(jobs), done)
     if lost:
         raise LostError(f"the executor broke and gave up {len(lost):,} runs")
 
 
-def _carry_out_all(executor: Executor, waiting: deque[Job], at_once: int, done: OnDone) -> list[Job]:
-    """Carry out all that waits; returns those that were handed over when the executor broke, and leaves the rest."""
+def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, workers: int = 0) -> list[Job]:
+    """Carry out all that waits; returns those that were handed over when the executor broke, and leaves the rest.
+
+    Few are handed over at once: then it is known which ones were on, and a trace that has to be sent is sent with few.
+    How many ``workers`` there are is found out where it is not known: one more than were heard of.
+    """
+    heard_of: set[str] = set()
     handed: dict[Future[Outcome], Job] = {}
     ended: SimpleQueue[Future[Outcome]] = SimpleQueue()
 
@@ -71,7 +75,7 @@ def _carry_out_all(executor: Executor, waiting: deque[Job], at_once: int, done: 
 
     try:
         while waiting or handed:
-            while waiting and len(handed) < at_once:
+            while waiting and len(handed) < _AHEAD * (workers or len(heard_of) + 1):
                 hand(waiting[0])
                 waiting.popleft()
             future = ended.get()
@@ -89,6 +93,7 @@ def _carry_out_all(executor: Executor, waiting: deque[Job], at_once: int, done: 
             except Exception as error:
                 outcome = Outcome(error=" ".join(f"{type(error).__name__}: {error}".split()))
             del handed[future]
+            heard_of.add(outcome.worker)
             done(job, outcome)
     except BrokenExecutor:
         return list(handed.values())
@@ -105,8 +110,11 @@ def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, initializer=_settle_in)
     try:
-        with _deaf_to_interrupts():
-            pool.submit(int).result()  # starts them
+        try:
+            with _deaf_to_interrupts():
+                pool.submit(int).result()  # starts them
+        except BrokenExecutor:
+            raise LostError('no process can be started; a script needs if __name__ == "__main__": around it') from None
         yield pool
     except BaseException:
         for process in set(multiprocessing.active_children()) - others:

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import os
+import platform
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -29,6 +32,8 @@ class Outcome(NamedTuple):
 
     figures: Figures | None = None
     error: str | None = None
+    worker: str = ""
+    """Who carried it out: machine, process and thread."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,10 @@ class Job:
 
 def carry_out(job: Job) -> Outcome:
     """Carry out a run, in whatever process this is. Raises UnseenError when that process does not see the trace."""
+    return _outcome(job)._replace(worker=f"{platform.node()} {os.getpid()} {threading.get_ident()}")
+
+
+def _outcome(job: Job) -> Outcome:
     if job.version != VERSION:
         return Outcome(error=f"a worker has kvfrag {VERSION}, and the sweep is of {job.version}")
     try:
