@@ -4,6 +4,7 @@ Every executor of ``concurrent.futures`` will do; a Dask cluster's client offers
 """
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import os
@@ -136,6 +137,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 def _settle_in() -> None:
     """In a new process: leave when the one that asked for it is gone, however it went."""
+    gc.freeze()  # what it was born with is no garbage, and need not be looked through again and again
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 

@@ -29,7 +29,6 @@ from simulator.plan import Plan, planned
 from simulator.progress import is_watched
 from simulator.report import check_outputs
 from simulator.server_options import (
-    Allocators,
     Cost,
     Gpu,
     Memory,
@@ -57,7 +56,16 @@ def sweep(
         str,
         typer.Argument(metavar="TRACE", help="A trace file, a public trace, or a workload: sharegpt:duration=900."),
     ],
-    allocator: Allocators,
+    allocator: Annotated[
+        list[str],
+        typer.Option(
+            "-a",
+            "--allocator",
+            metavar="SPEC",
+            help="Such as paged:block_size=16, or several in braces, quoted: 'paged:block_size={1,16}'; or your own: "
+            "package.module.Class:arg=1. Repeat for more.",
+        ),
+    ],
     capacity: Annotated[str | None, _several("SLOTS", "Size of the pool in token slots.")] = None,
     memory: Memory = None,
     model: Model = None,

@@ -15,6 +15,8 @@ from simulator.jobs import Job, Outcome
 from simulator.journal import Journal
 from simulator.plan import AnyTrace, Plan, planned
 from simulator.progress import progress_bar
+from simulator.report import check_outputs
+from simulator.trace import Trace
 
 
 def sweep(
@@ -49,6 +51,9 @@ def sweep(
     Raises InputError, before anything runs, for what is wrong with the grid, the trace or the file, and LostError when
     the executor gives up; what was done by then is in the file.
     """
+    check_outputs(
+        {"out": None if out is None else Path(out)}, [os.fspath(trace)] if not isinstance(trace, Trace) else []
+    )
     journal = None if out is None else Journal(Path(out))
     with planned(trace, allocators, capacity=capacity, rate=rate, seeds=seeds, **settings) as plan:
         return carry_out_all(plan, journal, executor, workers, progress)

@@ -133,6 +133,35 @@ def test_failed_runs_are_counted_and_the_exit_code_is_1(
     assert "none.png is not drawn: no run has both rate and used" in capsys.readouterr().err
 
 
+def test_every_list_of_the_command_line_becomes_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lengths = str(Path(__file__).parents[1] / "traces" / "lengths.csv")
+    lists = [
+        "--rate",
+        "1:2:0.5",
+        "--seeds",
+        "3,5",
+        "--max-batch",
+        "4,8",
+        "--max-batch-tokens",
+        "4096",
+        "--max-model-len",
+        "2048,4096",
+    ]
+    pool = ["--memory", "4GiB", "--model", "opt-13b", "--preemption", "swap", "--swap-slots", "100"]
+    assert kvfrag(lengths, "-a", "paged", *lists, *pool, "--quiet", "-o", "t.csv") == 0
+    table = pd.read_csv("t.csv")
+    found = {name: sorted(table[name].unique()) for name in ("rate", "seed", "max_batch", "max_model_len", "capacity")}
+    assert found == {
+        "rate": [1, 1.5, 2],
+        "seed": [3, 5],
+        "max_batch": [4, 8],
+        "max_model_len": [2048, 4096],
+        "capacity": [4 * 2**30 // 819_200],
+    }
+    assert len(table) == 3 * 2 * 2 * 2 and set(table["swap_slots"]) == {100} and set(table["preemption"]) == {"swap"}
+
+
 BASE = [WORKLOAD, "-a", "paged:block_size={1,2}", "--capacity", "4000"]
 
 

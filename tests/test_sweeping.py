@@ -251,6 +251,18 @@ def test_what_is_wrong_with_the_grid_is_told_before_anything_runs(changed: dict[
         sweep(TRACE, **arguments)
 
 
+def test_a_file_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+    source = tmp_path / "t.csv"
+    TRACE.write(source)
+    for out, message in (
+        (tmp_path / "none" / "t.csv", "cannot be written: there is no folder"),
+        (source, "must not be the same file as an input"),
+        (tmp_path, "cannot be written: Is a directory"),
+    ):
+        with pytest.raises(InputError, match=message):
+            sweep(source, "paged", capacity=4000, out=out)
+
+
 def test_options_with_a_columns_name_and_of_mixed_kinds() -> None:
     table = sweep(WORKLOAD, ["test_sweeping.Named:rate={1,x},max_block=none"], capacity=4000, executor=Same())
     assert table["allocator"].tolist() == ["test_sweeping.Named"] * 2
