@@ -43,6 +43,7 @@ from simulator.server_options import (
 )
 from simulator.sweep_report import curves, print_sweep
 from simulator.sweeping import carry_out_all
+from simulator.trace import Trace
 
 _SEVERAL = "One number, or several: 1,2,4 or START:STOP:STEP."
 
@@ -136,10 +137,14 @@ def sweep(
     settings |= {"max_model_len": lengths, "max_batch": batches, "max_batch_tokens": tokens}
     say = partial(note, quiet)
     journal = None if output is None else Journal(output, "-o")
+    notes = iter([quiet])  # a file that is read for each rate and seed is noted once
+
+    def read(text: str, rate: float | None = None, seed: int = 0) -> Trace:
+        return read_trace(text, strict, quiet if rate is None else next(notes, True), format, rate, seed=seed)
+
     try:
         with ExitStack() as stack:
             executor = None if dask is None else stack.enter_context(dask_executor(dask, say))
-            read = partial(read_trace, strict=strict, quiet=quiet, format=format)
             plan = stack.enter_context(
                 planned(trace, allocator, capacity=slots, rate=rates, seeds=numbers, read=read, **settings)
             )

@@ -51,10 +51,9 @@ def sweep(
     Raises InputError, before anything runs, for what is wrong with the grid, the trace or the file, and LostError when
     the executor gives up; what was done by then is in the file.
     """
-    check_outputs(
-        {"out": None if out is None else Path(out)}, [os.fspath(trace)] if not isinstance(trace, Trace) else []
-    )
-    journal = None if out is None else Journal(Path(out))
+    path = None if out is None else Path(out)
+    check_outputs({"out": path}, [] if isinstance(trace, Trace) else [os.fspath(trace)])
+    journal = None if path is None else Journal(path)
     with planned(trace, allocators, capacity=capacity, rate=rate, seeds=seeds, **settings) as plan:
         return carry_out_all(plan, journal, executor, workers, progress)
 

@@ -133,23 +133,16 @@ def test_failed_runs_are_counted_and_the_exit_code_is_1(
     assert "none.png is not drawn: no run has both rate and used" in capsys.readouterr().err
 
 
-def test_every_list_of_the_command_line_becomes_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_list_of_the_command_line_becomes_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     lengths = str(Path(__file__).parents[1] / "traces" / "lengths.csv")
-    lists = [
-        "--rate",
-        "1:2:0.5",
-        "--seeds",
-        "3,5",
-        "--max-batch",
-        "4,8",
-        "--max-batch-tokens",
-        "4096",
-        "--max-model-len",
-        "2048,4096",
-    ]
+    lists = ["--rate", "1:2:0.5", "--seeds", "3,5", "--max-batch", "4,8", "--max-model-len", "2048,4096"]
     pool = ["--memory", "4GiB", "--model", "opt-13b", "--preemption", "swap", "--swap-slots", "100"]
-    assert kvfrag(lengths, "-a", "paged", *lists, *pool, "--quiet", "-o", "t.csv") == 0
+    assert kvfrag(lengths, "-a", "paged", *lists, *pool, "--max-batch-tokens", "4096", "-o", "t.csv") == 0
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2 and "the file has no arrivals" in told[0] and told[1] == "wrote t.csv: 24 runs"
     table = pd.read_csv("t.csv")
     found = {name: sorted(table[name].unique()) for name in ("rate", "seed", "max_batch", "max_model_len", "capacity")}
     assert found == {
