@@ -84,8 +84,8 @@ def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, worker
             try:
                 outcome = future.result()
             except UnseenError:
-                del handed[future]
                 hand(job.with_columns())
+                del handed[future]
                 continue
             except CancelledError:
                 raise LostError(f"the executor gave up {len(handed):,} runs") from None

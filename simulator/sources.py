@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from allocators.base import InputError
 from simulator.catalogue import find_file
 from simulator.profile import profiles
 from simulator.schema import NoArrivalsError, short
-from simulator.trace import Trace, describe, open_trace
+from simulator.trace import Trace, open_trace
 from simulator.workload import is_profile_file, parse_workload, split_workload
 
 TraceReader = Callable[..., Trace]
@@ -26,6 +27,7 @@ TraceReader = Callable[..., Trace]
 
 _MOST_KEPT = 4
 _kept: dict[str, Trace] = {}
+_keeping = Lock()
 
 
 class UnseenError(Exception):
@@ -50,12 +52,13 @@ class TraceSource:
 
     def trace(self) -> Trace:
         """The trace; kept, so that the next run of this process has it. Raises UnseenError."""
-        if self.identity not in _kept:
-            made = self._made()
-            while len(_kept) >= _MOST_KEPT:
-                _kept.pop(next(iter(_kept)), None)
-            _kept[self.identity] = made
-        return _kept[self.identity]
+        with _keeping:
+            if self.identity not in _kept:
+                made = self._made()
+                while len(_kept) >= _MOST_KEPT:
+                    del _kept[next(iter(_kept))]
+                _kept[self.identity] = made
+            return _kept[self.identity]
 
     def _made(self) -> Trace:
         if self.path is None:
@@ -116,7 +119,7 @@ def _stretched(trace: Trace, rates: Sequence[float], seeds: Sequence[int], folde
             f"seeds are for workloads and files of lengths only: {trace.name} has arrivals of its own, and each seed "
             "would give the same run"
         )
-    own: float | None = describe(trace)["rate_per_s"]
+    own = len(trace) / trace.duration_s if trace.duration_s else None
     if not rates:
         yield _written(trace, own, None, folder)
         return

@@ -1,6 +1,6 @@
 """Sweeps: every row is the run that a single ``simulate`` makes, whoever carried it out."""
 
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -216,6 +216,19 @@ def test_an_executor_that_breaks_is_told_and_what_was_done_is_kept(
 
     with pytest.raises(LostError, match="the executor gave up 1 runs"):
         sweep(WORKLOAD, "paged", capacity=4000, executor=Leaving())
+
+
+def test_a_trace_that_cannot_be_sent_any_more_is_no_run_lost() -> None:
+    """The executor breaks at the very moment when a run is handed to it for the second time."""
+
+    class Breaking(Blind):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            if args[0].source.columns is not None:
+                raise BrokenExecutor("gone")
+            return super().submit(fn, *args, **kwargs)
+
+    with Breaking() as executor, pytest.raises(LostError, match="the executor broke and gave up 2 runs"):
+        sweep(TRACE, executor=executor, **GRID)
 
 
 def test_a_worker_of_another_version_is_told() -> None:
