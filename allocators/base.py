@@ -17,7 +17,8 @@ Invariants, checked for any allocator by :func:`allocators.check_allocator`:
 
 1. Extents are inside the pool, disjoint, non-empty; they add up to ``held_slots``.
 2. ``free_slots + sum(held) == capacity``, always.
-3. ``largest_free_slots <= free_slots - tail_slots``, and a request that asks for no more than that is placed.
+3. ``largest_free_slots <= free_slots - tail_slots``, and a request that asks for no more than that is placed. The two
+   are equal in an allocator that is not ``contiguous``: any free slot serves anyone.
 4. No room is a value (0), never an exception, and changes nothing; it stays so until something is released.
 5. Misuse (unknown id, double admit, double release) raises a :class:`MisuseError` that names the id.
 6. After every request is released the pool is as empty as it was when new.
@@ -101,7 +102,8 @@ class Allocator(Protocol):
         """
 
     def grow(self, request_ids: Sequence[int]) -> int:
-        """Give each request, in order, room for at least one more token; stop at the first without room.
+        """Give each request, in order, room for at least one more token; stop at the first without room. A request
+        may be named several times, and then grows as often.
 
         Returns how many got it: ``len(request_ids)`` when all did. Those behind that prefix are unchanged.
         Raises MisuseError, before anything changes, when an id holds no memory.

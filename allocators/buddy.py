@@ -54,8 +54,7 @@ class Buddy(Reserving):
             self._top = min(self._top, (self.max_block // self.min_block).bit_length() - 1)
         self._place_at_most(self.min_block << self._top)
         self.tail_slots = self.capacity % self.min_block
-        # The free blocks: level by address, and the addresses of each level in order; addresses are in units.
-        self._free_level: dict[int, int] = {}
+        # The addresses of the free blocks of each level, in order and in units.
         self._free: list[list[int]] = [[] for _ in range(self._top + 1)]
         self._levels = 0  # which levels have a free block, as a bit mask
         address = 0
@@ -75,9 +74,10 @@ class Buddy(Reserving):
 
     def free_blocks(self) -> list[Extent]:
         """The free blocks in address order. Two free neighbours are listed apart unless they are buddies."""
-        return [self._extent(address, level) for address, level in sorted(self._free_level.items())]
+        blocks = ((address, level) for level, addresses in enumerate(self._free) for address in addresses)
+        return [Extent(address * self.min_block, self.min_block << level) for address, level in sorted(blocks)]
 
-    def _place(self, slots: int) -> Extent | None:
+    def _place(self, slots: int) -> tuple[int, int] | None:
         wanted = (-(-slots // self.min_block) - 1).bit_length()  # level of the smallest block that holds it
         enough = self._levels >> wanted
         if not enough:
@@ -86,35 +86,35 @@ class Buddy(Reserving):
             level = wanted + (enough & -enough).bit_length() - 1
         else:
             level = self._levels.bit_length() - 1
-        address = self._free[level][0]
-        self._remove(address, level)
+        address = self._take(level, 0)
         while level > wanted:
             level -= 1
             self._add(address + (1 << level), level)
-        return Extent(address * self.min_block, self.min_block << level)
+        return address * self.min_block, self.min_block << level
 
-    def _give_back(self, extent: Extent) -> None:
-        address = extent.start // self.min_block
-        level = (extent.slots // self.min_block).bit_length() - 1
+    def _give_back(self, start: int, slots: int) -> None:
+        address = start // self.min_block
+        level = (slots // self.min_block).bit_length() - 1
         # No arena needs to be looked up: carving goes from large to small, so the buddy of a whole arena below
         # the top level lies in smaller arenas, and those never hold a free block of its size.
-        while level < self._top and self._free_level.get(buddy := address ^ (1 << level)) == level:
-            self._remove(buddy, level)
+        while level < self._top:
+            addresses, buddy = self._free[level], address ^ (1 << level)
+            at = bisect_left(addresses, buddy)
+            if at == len(addresses) or addresses[at] != buddy:
+                break
+            self._take(level, at)
             address = min(address, buddy)
             level += 1
         self._add(address, level)
 
-    def _extent(self, address: int, level: int) -> Extent:
-        return Extent(address * self.min_block, self.min_block << level)
-
     def _add(self, address: int, level: int) -> None:
-        self._free_level[address] = level
         insort(self._free[level], address)
         self._levels |= 1 << level
 
-    def _remove(self, address: int, level: int) -> None:
-        del self._free_level[address]
+    def _take(self, level: int, at: int) -> int:
+        """Remove the free block number ``at`` of a level; returns its address."""
         addresses = self._free[level]
-        del addresses[bisect_left(addresses, address)]
+        address = addresses.pop(at)
         if not addresses:
             self._levels ^= 1 << level
+        return address

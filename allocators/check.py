@@ -125,6 +125,7 @@ class _Drive:
 
     def grow(self) -> None:
         ids = [int(i) for i in self.rng.permutation(list(self.held))[: self.rng.integers(1, len(self.held) + 1)]]
+        ids += [int(i) for i in self.rng.choice(ids, self.rng.integers(0, 3))]
         self.call = f"grow({ids})"
         before = self.state()
         served = self.both(lambda allocator: allocator.grow(ids))
@@ -137,8 +138,9 @@ class _Drive:
             if request not in ids[:served]:
                 self.expect(new == old, f"grow changed request {request}, which it did not serve")
                 continue
-            gained = sum(e.slots for e in new) - sum(e.slots for e in old)
-            self.expect(gained >= 1 if step is None else gained == step, f"request {request} grew by {gained} slots")
+            gained, times = sum(e.slots for e in new) - sum(e.slots for e in old), ids[:served].count(request)
+            as_promised = gained >= times if step is None else gained == times * step
+            self.expect(as_promised, f"request {request} grew by {gained} slots, asked to {times} times")
             kept = new[: len(old) - 1] == old[:-1] and new[len(old) - 1].start == old[-1].start
             self.expect(kept, f"growing moved what request {request} had written")
 
@@ -259,7 +261,10 @@ class _Drive:
         free, largest, tail = allocator.free_slots, allocator.largest_free_slots, allocator.tail_slots
         held = sum(extent.slots for extent in runs)
         self.expect(free + held == allocator.capacity, f"free {free} + held {held} != capacity {allocator.capacity}")
+        self.expect(tail >= 0, f"tail_slots is {tail}")
         self.expect(0 <= largest <= free - tail, f"largest_free_slots {largest} > free {free} - tail {tail}")
+        anywhere = allocator.contiguous or largest == free - tail
+        self.expect(anywhere, f"it is not contiguous, and largest_free_slots {largest} < free {free} - tail {tail}")
         if allocator.contiguous:
             hole = max(high.start - low.end for low, high in pairwise(edges))
             self.expect(largest <= hole, f"largest_free_slots {largest}, but the largest hole has {hole}")

@@ -13,7 +13,7 @@ What a request reserved and does not use is lost to everyone else, and so is a h
 
 from bisect import bisect_left
 
-from allocators.base import Extent, one_of
+from allocators.base import one_of
 from allocators.reservation import Reserving
 
 FIT = ("first", "best", "worst", "next")
@@ -37,54 +37,51 @@ class Contiguous(Reserving):
         self._hole_starts = [0]
         self._hole_slots = [self.capacity]
         self._last_end = 0
+        self.largest_free_slots = self.capacity
 
     @property
     def spec(self) -> str:
         return f"contiguous:reserve={self.reserve},fit={self.fit}"
 
-    @property
-    def largest_free_slots(self) -> int:
-        return max(self._hole_slots, default=0)
-
-    def _place(self, slots: int) -> Extent | None:
-        hole = self._find(slots)
-        if hole is None:
+    def _place(self, slots: int) -> tuple[int, int] | None:
+        if slots > self.largest_free_slots:
             return None
-        start = self._hole_starts[hole]
-        if self._hole_slots[hole] == slots:
-            del self._hole_starts[hole], self._hole_slots[hole]
+        starts, sizes = self._hole_starts, self._hole_slots
+        hole = self._find(slots)
+        start, size = starts[hole], sizes[hole]
+        if size == slots:
+            del starts[hole], sizes[hole]
         else:
-            self._hole_starts[hole] += slots
-            self._hole_slots[hole] -= slots
+            starts[hole] += slots
+            sizes[hole] -= slots
+        if size == self.largest_free_slots:
+            self.largest_free_slots = max(sizes) if sizes else 0
         self._last_end = start + slots
-        return Extent(start, slots)
+        return start, slots
 
-    def _give_back(self, extent: Extent) -> None:
-        start, slots = extent
+    def _give_back(self, start: int, slots: int) -> None:
         starts, sizes = self._hole_starts, self._hole_slots
         above = bisect_left(starts, start)
         if above < len(starts) and starts[above] == start + slots:
             slots += sizes[above]
             del starts[above], sizes[above]
         if above > 0 and starts[above - 1] + sizes[above - 1] == start:
-            sizes[above - 1] += slots
+            sizes[above - 1] = slots = slots + sizes[above - 1]
         else:
             starts.insert(above, start)
             sizes.insert(above, slots)
+        if slots > self.largest_free_slots:
+            self.largest_free_slots = slots
 
-    def _find(self, slots: int) -> int | None:
-        """Index of the hole that the fit chooses, None when no hole is large enough."""
+    def _find(self, slots: int) -> int:
+        """Index of the hole that the fit chooses; there is one that is large enough."""
         starts, sizes = self._hole_starts, self._hole_slots
+        if self.fit == "worst":
+            return sizes.index(self.largest_free_slots)
         fitting = (at for at, size in enumerate(sizes) if size >= slots)
-        match self.fit:
-            case "first":
-                return next(fitting, None)
-            case "best":
-                return min(fitting, key=sizes.__getitem__, default=None)
-            case "worst":
-                return max(fitting, key=sizes.__getitem__, default=None)
-            case _:
-                lowest = next(fitting, None)
-                if lowest is None or starts[lowest] + sizes[lowest] > self._last_end:
-                    return lowest
-                return next((at for at in fitting if starts[at] + sizes[at] > self._last_end), lowest)
+        if self.fit == "best":
+            return min(fitting, key=sizes.__getitem__)
+        lowest = next(fitting)
+        if self.fit == "first" or starts[lowest] + sizes[lowest] > self._last_end:
+            return lowest
+        return next((at for at in fitting if starts[at] + sizes[at] > self._last_end), lowest)

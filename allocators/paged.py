@@ -99,8 +99,9 @@ class Paged:
         free = self._free
         if len(tables) > len(free):
             tables = tables[: len(free)]
+        take = free.pop
         for table in tables:
-            table.append(free.pop())
+            table.append(take())
         return len(tables)
 
     def release(self, request_id: int) -> int:

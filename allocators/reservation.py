@@ -29,14 +29,15 @@ class Reserving:
         self.max_model_len = None if max_model_len is None else whole("max_model_len", max_model_len)
         if reserve == "max" and max_model_len is None:
             raise InputError("max_model_len(=None) must be given with reserve=max: it is what a request asks for")
-        self._extents: dict[int, Extent] = {}
+        self._extents: dict[int, tuple[int, int]] = {}
 
-    def _place(self, slots: int) -> Extent | None:
-        """Take a run of at least ``slots`` from the free ones; None, with nothing changed, when there is none."""
+    def _place(self, slots: int) -> tuple[int, int] | None:
+        """Take a run of at least ``slots`` from the free ones: its start and slots; None when there is no such run,
+        and nothing has changed."""
         raise NotImplementedError
 
-    def _give_back(self, extent: Extent) -> None:
-        """Make an extent that ``_place`` returned free again."""
+    def _give_back(self, start: int, slots: int) -> None:
+        """Make a run that ``_place`` returned free again."""
         raise NotImplementedError
 
     def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:
@@ -61,8 +62,8 @@ class Reserving:
         if extent is None:
             return 0
         self._extents[request_id] = extent
-        self.free_slots -= extent.slots
-        return extent.slots
+        self.free_slots -= extent[1]
+        return extent[1]
 
     def grow(self, request_ids: Sequence[int]) -> int:
         """Nobody grows: all was reserved at once."""
@@ -74,9 +75,10 @@ class Reserving:
         extent = self._extents.pop(request_id, None)
         if extent is None:
             raise holds_none(request_id)
-        self._give_back(extent)
-        self.free_slots += extent.slots
-        return extent.slots
+        start, slots = extent
+        self._give_back(start, slots)
+        self.free_slots += slots
+        return slots
 
     def held_slots(self, request_id: int) -> int:
         return self.extents(request_id)[0].slots
@@ -85,7 +87,7 @@ class Reserving:
         extent = self._extents.get(request_id)
         if extent is None:
             raise holds_none(request_id)
-        return (extent,)
+        return (Extent(*extent),)
 
     def _place_at_most(self, slots: int) -> None:
         """Say that no request can ever get more than ``slots``; refuse a pool in which reserve=max could place none."""

@@ -3,18 +3,23 @@
 What is common lives in the loop of ``simulator/engine.py``, which reads and writes the same collections.
 """
 
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from allocators.base import Allocator
-from simulator.agenda import Agenda
+from simulator.agenda import Agenda, Ring
 from simulator.decisions import DecisionLog
 from simulator.run import Allocation
 from simulator.settings import Settings
 
-Running = tuple[int, int, int, int, int]
+Running = tuple[int, int, int, int]
 """A running request as it was last admitted: its first iteration, the tokens prefilled in it, the tokens produced
-from then on, its overprovision in slots, and its rank in admission order."""
+from then on, and its overprovision in slots."""
+
+
+_LONGEST_PERIOD = 1 << 10
+"""In iterations: with larger blocks grows are rare, and better found by iteration."""
 
 
 @dataclass
@@ -41,10 +46,15 @@ class Batch:
     def __init__(self, allocator: Allocator, settings: Settings, log: DecisionLog | None) -> None:
         self.allocator, self.settings, self.log = allocator, settings, log
         self.running: dict[int, Running] = {}  # in admission order
-        self.ends = Agenda(self._rank)  # by the iteration in which a request produces its last token
-        self.grows = Agenda(self._rank)  # by the iteration in which a request next needs memory
-        # What the last grows due in an iteration hold beyond what their requests will ever write.
-        self.last_grow_rounding: defaultdict[int, int] = defaultdict(int)
+        self.ends = Agenda()  # by the iteration in which a request produces its last token
+        # Who next needs memory: by phase where grows are all of a size and need no run, else by iteration.
+        slots = allocator.grow_slots or 0
+        self.paging = 0 < slots <= _LONGEST_PERIOD and not allocator.contiguous
+        self.ring = Ring(slots if self.paging else 1)
+        self.grows = Agenda()
+        # When paging, a heap: iterations in which someone grows for the last time, and what he is then given past his
+        # end. For one who was preempted before, that is entered once more, as a negative number.
+        self.last_grows: list[tuple[int, int]] = []
         # Preempted requests go before the trace: what each has to prefill and to produce, since when it waits, and
         # the token states it has on the host.
         self.returning: deque[int] = deque()
@@ -53,39 +63,59 @@ class Batch:
         self.on_host: dict[int, int] = {}
         self.host_slots = 0
         self.preemptions: dict[int, int] = {}  # how often, by request
-        self.requeued_ps: list[tuple[int, int]] = []  # waits after a preemption that ended: from, to
+        self.requeued_ps: list[tuple[int, int, int]] = []  # waits after a preemption that ended: who, from, to
 
-    def _rank(self, request: int) -> int:
-        return self.running[request][4]
+    def grow(self, iteration: int, now_ps: int) -> Change | None:
+        """Serve those who are due by iteration; when paging, they are due by phase from now on."""
+        growing = self.grows.take(iteration)
+        if not self.paging:
+            return self._grow_one_by_one(growing, iteration, now_ps)
+        for request in growing:
+            self.ring.enter(iteration, request)
+        self.ring[iteration % self.ring.period].sort()
+        return None
+
+    def without_room(self, coming: list[list[int]], served: int) -> tuple[int, int]:
+        """When only the first ``served`` of all that were coming could grow, iteration by iteration: in how many
+        iterations all of them did, and how many did in the next one."""
+        left = served
+        for number, growing in enumerate(coming):
+            if 0 <= left < len(growing):
+                return number, left
+            left -= len(growing)
+        raise broken_promise(self.allocator, f"grow served {served} of {sum(map(len, coming))} requests")
+
+    def last_rounding(self, behind: int) -> list[tuple[int, int]]:
+        """Take out the last grows before the iteration ``behind``: when, and the slots past the end."""
+        taken = []
+        while self.last_grows and self.last_grows[0][0] < behind:
+            taken.append(heappop(self.last_grows))
+        return taken
 
     def grow_or_preempt(self, growing: list[int], count: int, iteration: int, now_ps: int) -> Change:
-        """Serve those behind the first ``count`` too; whenever there is no room, preempt the newest running request."""
+        """Serve those behind the first ``count`` too; whenever there is no room, preempt the newest running request.
+
+        ``growing`` is a list of the ring: a victim is taken from it.
+        """
         change, logged = Change(), 0
-        if not 0 <= count <= len(growing):
-            raise broken_promise(self.allocator, f"grow served {count} of {len(growing)} requests")
-        step = self.allocator.grow_slots
-        if step is None:
-            self._grow_one_by_one(growing, iteration, now_ps, change)
-            return change
         while True:
             if self.log is not None:
                 self.log.grow(iteration, now_ps, growing[logged:count])
+            if not 0 <= count <= len(growing):
+                raise broken_promise(self.allocator, f"grow served {count} of {len(growing)} requests")
             if count == len(growing):
                 break
             logged = count
-            victim = self._preempt_newest(iteration, now_ps, change)
-            if victim in growing:
-                growing.remove(victim)
+            self._preempt_newest(iteration, now_ps, change)
             count += self.allocator.grow(growing[count:])
-        rounding = self.last_grow_rounding.pop(iteration, 0)
+        rounding = sum(slots for _, slots in self.last_rounding(iteration + 1))
         change.rounding += rounding
-        change.covered += step * count - rounding
-        if growing:
-            self.grows.merge(iteration + step, growing)
+        change.covered += self.ring.period * count - rounding
         return change
 
-    def _grow_one_by_one(self, growing: list[int], iteration: int, now_ps: int, change: Change) -> None:
-        """The same for an allocator whose grows differ in size."""
+    def _grow_one_by_one(self, growing: list[int], iteration: int, now_ps: int) -> Change:
+        """Serve them whatever each grow adds; whenever there is no room, preempt the newest running request."""
+        change = Change()
         while growing:
             request = growing[0]
             before = self.allocator.held_slots(request)
@@ -95,7 +125,7 @@ class Batch:
                     growing.remove(victim)
                 continue
             del growing[0]
-            first, prompt, output, _, _ = self.running[request]
+            first, prompt, output, _ = self.running[request]
             final = prompt + output - 1
             after = self.allocator.held_slots(request)
             change.covered += min(after, final) - before
@@ -103,11 +133,12 @@ class Batch:
             if self.log is not None:
                 self.log.grow(iteration, now_ps, [request])
             if after < final:
-                self.grows.merge(first + after - prompt + 1, [request])
+                self.grows.enter(first + after - prompt + 1, request)
+        return change
 
     def _preempt_newest(self, iteration: int, now_ps: int, change: Change) -> int:
         """Take all memory from the newest running request and put it at the head of the queue."""
-        request, (first, prompt, output, overprovision, _) = self.running.popitem()
+        request, (first, prompt, output, overprovision) = self.running.popitem()
         final = prompt + output - 1
         produced = iteration - first
         states = prompt + produced - 1  # its write of this iteration has not happened
@@ -121,10 +152,11 @@ class Batch:
         self.ends.discard(first + output - 1, request)
         next_grow = first + held - prompt + 1
         self.grows.discard(next_grow, request)
+        self.ring.discard(next_grow, request)
         if held >= final:
             change.rounding -= held - final - overprovision
         else:
-            self.plan_last_grow(next_grow, final - held, -1)
+            self._forget_last_grow(next_grow, final - held)
         self.returning.appendleft(request)
         self.left[request] = prompt + produced, output - produced
         self.since_ps[request] = now_ps
@@ -135,17 +167,17 @@ class Batch:
         self.preemptions[request] = self.preemptions.get(request, 0) + 1
         return request
 
-    def plan_last_grow(self, next_grow: int, missing: int, sign: int) -> None:
-        """Enter (1) or take back (-1) the rounding that a request's last grow adds: what it is given past its end."""
-        step = self.allocator.grow_slots
-        if step:
-            more = -(-missing // step)
-            self.last_grow_rounding[next_grow + (more - 1) * step] += sign * (more * step - missing)
+    def _forget_last_grow(self, next_grow: int, missing: int) -> None:
+        """A request that still lacks ``missing`` slots will not grow for the last time."""
+        if self.paging:
+            more = -(-missing // self.ring.period)
+            if rounding := more * self.ring.period - missing:
+                heappush(self.last_grows, (next_grow + (more - 1) * self.ring.period, -rounding))
 
     def come_back(self, request: int, now_ps: int) -> int:
         """A preempted request runs again; returns the token states it has swapped in, 0 when it prefills anew."""
         del self.left[request]
-        self.requeued_ps.append((self.since_ps.pop(request), now_ps))
+        self.requeued_ps.append((request, self.since_ps.pop(request), now_ps))
         states = self.on_host.pop(request, 0)
         self.host_slots -= states
         return states
@@ -160,5 +192,5 @@ class Batch:
                 final_tokens=prompt + output - 1,
                 overprovision_slots=overprovision,
             )
-            for request, (first, prompt, output, overprovision, _) in self.running.items()
+            for request, (first, prompt, output, overprovision) in self.running.items()
         )

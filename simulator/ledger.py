@@ -1,29 +1,30 @@
 """Where every slot was, integrated over time exactly. Passive: the engine tells it, it never asks.
 
 The engine records a row for each stretch of iterations (``simulator/stretch.py``) and for each gap. Rows come by
-the million, so they are kept and integrated as columns, and still exactly: a sum of products of 64-bit integers is
-computed twice, modulo 2^64 in integers and roughly in floats, and only one whole number agrees with both.
+the million, so they are kept and integrated as columns (``simulator/integrals.py``), and still exactly.
 """
 
-from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.stretch import boundary, duration_ps
+from simulator.integrals import MOST_PS, PRODUCTS, Chunk, Columns, rough_times_ps
 
 CATEGORIES = ("used", "reservation", "overprovision", "rounding", "external", "residual", "idle")
 """Where a slot can be (semantics.md section 4). In every iteration they sum to the capacity."""
 
-IDLE, RESIDUAL, EXTERNAL = 0, 1, 2
-"""Why slots are free in a row: nobody was refused; someone was; someone was, although enough was free."""
+NOBODY, RESIDUAL, EXTERNAL, BATCH, TOKENS = range(5)
+"""What stopped the head of the queue in a row: nothing, as nobody waits; too little is free, or a preemption kept it
+from asking; enough is free, but not in one run; ``max_batch``; ``max_batch_tokens``."""
 
 COLUMNS = (
     "iterations",  # 0: a gap between iterations
-    "first_ps",  # duration of the first iteration, or of the gap
+    "first_ps",  # duration of the first iteration, but for
+    "extra_ps",  # what prefill and swap add to it; or duration of the gap
     "running",  # requests
     "used",  # token states in the first iteration; each later one has `running` more
     "covered",  # slots held that are or will be written
@@ -31,9 +32,12 @@ COLUMNS = (
     "rounding",
     "free",
     "largest",  # the longest run that could be handed out
-    "why",  # IDLE, RESIDUAL or EXTERNAL
+    "why",  # NOBODY, RESIDUAL, ...
+    "head",  # 1 + the row of the trace that heads the queue and was stopped; 0: nobody
+    "grows",  # how many of the iterations behind its first are told of in `Ledger.grows`
+    "last_grows",  # how many entries in `Ledger.last_grows` it has
 )
-"""A row. All but the duration and the token states stay the same throughout it."""
+"""A row. All but the duration and the token states stay the same throughout it, unless requests grow in it."""
 
 SATURATED = tuple(f"saturated_{category}" for category in CATEGORIES)
 """The categories again, over the iterations with a refusal only."""
@@ -41,36 +45,78 @@ SATURATED = tuple(f"saturated_{category}" for category in CATEGORIES)
 INTEGRALS = (*CATEGORIES, *SATURATED, "iteration_ps", "saturated_ps", "external_ps", "running", "largest")
 """What is integrated over time: slots (or requests) times picoseconds; those in ``_ps`` are times."""
 
-PACK_VALUES = len(COLUMNS) << 12
-"""The buffer is packed when it has this many values: 4,096 rows, which fit a cache."""
-
-_WORD = 1 << 64
-_THIRD = np.uint64(pow(3, -1, _WORD))  # times this is divided by 3, modulo 2^64, for multiples of 3
-_MOST_PS = 1 << 62  # of a chunk, so that its times stay below 2^63
-
-Columns = Mapping[str, NDArray[Any]]
+PACK_ROWS = 1 << 12
+"""The buffer is packed when it has so many rows, which then fit a cache."""
 
 
 class Ledger:
     """Rows of one run over a pool of ``capacity`` slots, of which ``tail_slots`` can never be handed out."""
 
-    def __init__(self, capacity: int, tail_slots: int, kv_token_ps: int) -> None:
-        self.capacity, self.tail_slots, self.kv_token_ps = capacity, tail_slots, kv_token_ps
-        self.buffer = array("q")
-        self.record = self.buffer.extend
-        """Record a row: a tuple of ints in the order of COLUMNS."""
+    def __init__(self, capacity: int, tail_slots: int, kv_token_ps: int, grow_slots: int = 0) -> None:
+        self.capacity, self.tail_slots = capacity, tail_slots
+        self.kv_token_ps, self.grow_slots = kv_token_ps, grow_slots
+        self.rows: list[bytes] = []
+        """Those recorded since they were last packed: ``ledger.rows.append(ledger.row(...))``."""
+        self.grows: list[int] = []
+        """For rows within which requests grow by ``grow_slots``, where no run is needed, so that ``largest`` falls with
+        ``free``: how many grow in each iteration behind the row's first."""
+        self.last_grows: list[int] = []
+        """Of these, where slots are handed out past the end of a request: iteration behind the row's first, slots; two
+        numbers an entry."""
         self._packed: list[Columns] = []
 
+    row = Struct(f"{len(COLUMNS)}q").pack
+    """A row, from ints in the order of COLUMNS."""
+
     def pack(self) -> None:
-        """Move the buffer into columns of the smallest types, after checking that every row adds up."""
-        rows = np.array(self.buffer, np.int64).reshape(-1, len(COLUMNS))
-        del self.buffer[:]
-        if len(rows):
-            wide = dict(zip(COLUMNS, rows.T, strict=True))
-            self._check(wide)
-            self._packed.append(
-                {name: values.astype(np.min_scalar_type(values.max())) for name, values in wide.items()}
-            )
+        """Move the rows into columns of the smallest types, after checking that every one adds up."""
+        numbers = np.frombuffer(b"".join(self.rows), np.int64).reshape(-1, len(COLUMNS))
+        self.rows.clear()
+        if len(numbers):
+            rows: Columns = dict(zip(COLUMNS, numbers.T, strict=True))
+            if self.grows:
+                rows = self._divided(rows)
+            self._check(rows)
+            for start in range(0, len(rows["why"]), PACK_ROWS):
+                part = {name: values[start : start + PACK_ROWS] for name, values in rows.items()}
+                self._packed.append(
+                    {name: values.astype(np.min_scalar_type(values.max())) for name, values in part.items()}
+                )
+
+    def _divided(self, rows: Columns) -> Columns:
+        """The rows, each divided into one up to its first grow and one from each grow on."""
+        told, lasts = np.array(self.grows, np.int64), np.array(self.last_grows, np.int64).reshape(-1, 2)
+        self.grows.clear()
+        self.last_grows.clear()
+        # Every iteration that is told of: its row, its place in it, what is handed out and what of that past an end.
+        number = np.arange(len(rows["grows"]))
+        begin = np.cumsum(rows["grows"]) - rows["grows"]
+        row = np.repeat(number, rows["grows"])
+        ahead = np.arange(len(told)) - begin[row] + 1
+        past_end = np.zeros(len(told), np.int64)
+        np.add.at(past_end, np.repeat(begin, rows["last_grows"]) + lasts[:, 0] - 1, lasts[:, 1])
+
+        # A part begins with the row and in every iteration in which someone grows.
+        kept = told > 0
+        order = np.argsort(np.concatenate([number, row[kept]]), kind="stable")
+        nothing = 0 * number
+        parts_of = ((number, row), (nothing, ahead), (nothing, told * self.grow_slots), (nothing, past_end))
+        row, ahead, slots, past_end = (np.concatenate([one, later[kept]])[order] for one, later in parts_of)
+        first = np.flatnonzero(ahead == 0)
+        behind = np.append(ahead[1:], 0)  # where the next part begins
+        behind[np.append(first[1:], len(row)) - 1] = rows["iterations"]
+        slots, past_end = (np.cumsum(given) - np.cumsum(given)[first][row] for given in (slots, past_end))
+        parts = {name: values[row] for name, values in rows.items()}
+        return parts | {
+            "iterations": np.where(parts["iterations"] > 0, behind - ahead, 0),
+            "first_ps": parts["first_ps"] + self.kv_token_ps * parts["running"] * ahead,
+            "extra_ps": np.where(ahead > 0, 0, parts["extra_ps"]),
+            "used": parts["used"] + parts["running"] * ahead,
+            "covered": parts["covered"] + slots - past_end,
+            "rounding": parts["rounding"] + past_end,
+            "free": parts["free"] - slots,
+            "largest": parts["largest"] - slots,
+        }
 
     def _check(self, rows: Columns) -> None:
         """Conservation: in every iteration the categories are not negative and sum to the capacity."""
@@ -91,17 +137,51 @@ class Ledger:
         Edges ascend from 0 or later; what lies behind the last row counts nothing.
         """
         self.pack()
-        start, before = 0, np.zeros((len(INTEGRALS), 1), object)
-        up_to, found = [before[:, :0]], 0
+        start, before = 0, np.zeros((3, len(PRODUCTS), 1), object)
+        up_to, found = [before[..., :0]], 0
         for rows in self._chunks():
-            chunk = _Chunk(rows, self.kv_token_ps, self.tail_slots)
+            chunk = Chunk(rows, self.capacity, self.kv_token_ps)
             inside = edges_ps[found : bisect_left(edges_ps, start + chunk.duration_ps)]
-            reached = before + chunk.integrals([*(edge - start for edge in inside), chunk.duration_ps])
-            up_to.append(reached[:, :-1])
+            reached = before + chunk.sums([edge - start for edge in inside])
+            up_to.append(reached[..., :-1])
             found += len(inside)
-            start, before = start + chunk.duration_ps, reached[:, -1:]
-        up_to.append(np.repeat(before, len(edges_ps) - found, axis=1))
-        return dict(zip(INTEGRALS, np.diff(np.concatenate(up_to, axis=1)).tolist(), strict=True))
+            start, before = start + chunk.duration_ps, reached[..., -1:]
+        up_to.append(np.repeat(before, len(edges_ps) - found, axis=-1))
+        return self._by_category(np.diff(np.concatenate(up_to, axis=-1)))
+
+    def _by_category(self, sums: NDArray[Any]) -> dict[str, list[int]]:
+        """INTEGRALS from sums of ``[group, product, bin]``."""
+        idle, refused, external = (dict(zip(PRODUCTS, group, strict=True)) for group in sums)
+        saturated = {name: refused[name] + external[name] for name in PRODUCTS}
+        total = {name: idle[name] + saturated[name] for name in PRODUCTS}
+        tail = self.tail_slots * external["time"]
+        none = 0 * tail
+        free = {"external": external["free"] - tail, "residual": refused["free"] + tail}
+        integrals: dict[str, NDArray[Any]] = {}
+        for prefix, part, idle_free in (("", total, idle["free"]), ("saturated_", saturated, none)):
+            held = {name: part[name] for name in ("used", "overprovision", "rounding")}
+            categories = held | free | {"reservation": part["covered"] - part["used"], "idle": idle_free}
+            integrals |= {prefix + name: categories[name] for name in CATEGORIES}
+        times = (total["iteration"], saturated["time"], external["time"], total["running"], total["largest"])
+        integrals |= dict(zip(INTEGRALS[len(integrals) :], times, strict=True))
+        return {name: values.tolist() for name, values in integrals.items()}
+
+    def queue(self, kind: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Since when, in picoseconds, who heads the queue (the column ``head``), and why; only where that changes."""
+        self.pack()
+        start, last = 0, (-1, -1)
+        parts: list[tuple[NDArray[Any], ...]] = [(np.array([], kind), np.array([], np.int64), np.array([], np.int64))]
+        for rows in self._chunks():
+            chunk = Chunk(rows, self.capacity, self.kv_token_ps)
+            head, why = (rows[name].astype(np.int64) for name in ("head", "why"))
+            changed = np.ones(len(why), bool)
+            changed[1:] = (np.diff(head) != 0) | (np.diff(why) != 0)
+            changed[0] = (head[0], why[0]) != last
+            since = chunk.starts[changed].astype(kind)
+            parts.append((since + start, head[changed], why[changed]))
+            start, last = start + chunk.duration_ps, (int(head[-1]), int(why[-1]))
+        since, heads, whys = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return since, heads, whys
 
     def _chunks(self) -> Iterator[Columns]:
         """The packed columns, those that last too long halved until they do not or are a single row."""
@@ -109,116 +189,8 @@ class Ledger:
         while waiting:
             rows = waiting.pop()
             count = len(rows["why"])
-            if count > 1 and _times(_widened(rows, np.float64), float(self.kv_token_ps)).sum() > _MOST_PS:
+            if count > 1 and rough_times_ps(rows, self.kv_token_ps).sum() > MOST_PS:
                 for half in (slice(count // 2, None), slice(0, count // 2)):
                     waiting.append({name: values[half] for name, values in rows.items()})
             else:
                 yield rows
-
-
-class _Chunk:
-    """Rows that follow each other, their integrals accumulated; in whole numbers modulo 2^64, and roughly."""
-
-    def __init__(self, rows: Columns, kv_token_ps: int, tail_slots: int) -> None:
-        self._rows, self._kv_token_ps, self._tail_slots = rows, kv_token_ps, tail_slots
-        self._last = len(rows["why"]) - 1
-        self._starts = np.zeros(self._last + 1, np.uint64)
-        np.cumsum(_times(_widened(rows, np.uint64), np.uint64(kv_token_ps))[:-1], out=self._starts[1:])
-        count, first, running = (int(rows[name][-1]) for name in ("iterations", "first_ps", "running"))
-        self._last_ps = duration_ps(count, first, kv_token_ps * running) if count else first
-        self.duration_ps = int(self._starts[-1]) + self._last_ps
-
-    def integrals(self, times_ps: Sequence[int]) -> NDArray[Any]:
-        """Integrals from the chunk's start to each of these times after it: INTEGRALS x times, as Python ints."""
-        # A row of more than 2^64 ps is a chunk of its own, and then this is row 0 whatever the cut-off time is.
-        cut = np.array([min(time_ps, _WORD - 1) for time_ps in times_ps], np.uint64)
-        rows = np.searchsorted(self._starts, cut, "right") - 1
-        starts = self._starts[rows].tolist()
-        parts = [
-            self._iterations(row, time_ps - start)
-            for row, time_ps, start in zip(rows.tolist(), times_ps, starts, strict=True)
-        ]
-        return _nearest(self._accumulated(np.uint64, rows, parts), self._accumulated(np.float64, rows, parts))
-
-    def _iterations(self, row: int, time_ps: int) -> tuple[int, int]:
-        """How many whole iterations the first ``time_ps`` of a row have, and what is left over."""
-        count, first, running = (int(self._rows[name][row]) for name in ("iterations", "first_ps", "running"))
-        step = self._kv_token_ps * running
-        if count and (first or step):
-            count = min(boundary(time_ps + 1, first, step) - 1, count)
-        return count, time_ps - duration_ps(count, first, step)
-
-    def _accumulated(self, kind: type[np.generic], rows: NDArray[Any], parts: list[tuple[int, int]]) -> NDArray[Any]:
-        """Integrals up to a place in each of ``rows``, ``[len(INTEGRALS), len(rows)]``, in numbers of this kind."""
-        kv_token_ps, tail_slots = np.array([self._kv_token_ps, self._tail_slots]).astype(kind)
-        columns = _widened(self._rows, kind)
-        before = np.zeros((len(INTEGRALS), self._last + 2), kind)
-        whole = _integrals(columns, columns["iterations"], _gaps(columns), kv_token_ps, tail_slots)
-        np.cumsum(whole, axis=1, out=before[:, 1:])
-        counts, rests = (np.array([part[side] % _WORD for part in parts], np.uint64).astype(kind) for side in (0, 1))
-        cut = {name: values[rows] for name, values in columns.items()}
-        reached: NDArray[Any] = before[:, rows] + _integrals(cut, counts, rests, kv_token_ps, tail_slots)
-        return reached
-
-
-def _widened(rows: Columns, kind: type[np.generic]) -> Columns:
-    return {name: values.astype(kind) for name, values in rows.items()}
-
-
-def _nearest(whole: NDArray[np.uint64], rough: NDArray[np.float64]) -> NDArray[Any]:
-    """The integers that are ``whole`` modulo 2^64 and nearest to ``rough``, as Python ints."""
-    words = np.rint((rough - whole) / _WORD)
-    exact: NDArray[Any] = whole.astype(object)
-    if words.any():
-        exact += np.array(list(map(int, words.ravel().tolist())), object).reshape(words.shape) * _WORD
-    return exact
-
-
-def _gaps(rows: Columns) -> NDArray[Any]:
-    """Duration of the rows that are gaps, 0 for the others."""
-    return np.where(rows["iterations"] == 0, rows["first_ps"], rows["iterations"].dtype.type(0))
-
-
-def _times(rows: Columns, kv_token_ps: Any) -> NDArray[Any]:
-    """Duration of each row, in the type of the columns."""
-    count = rows["iterations"]
-    times: NDArray[Any] = count * rows["first_ps"] + kv_token_ps * rows["running"] * _ones(count) + _gaps(rows)
-    return times
-
-
-def _ones(count: NDArray[Any]) -> NDArray[Any]:
-    """0 + 1 + ... + (count - 1), in the type of ``count``; below 2^32 iterations."""
-    ones: NDArray[Any] = count * (count - (count > 0)) // 2
-    return ones
-
-
-def _integrals(
-    rows: Columns, count: NDArray[Any], rest_ps: NDArray[Any], kv_token_ps: Any, tail_slots: Any
-) -> NDArray[Any]:
-    """Integrals over the first ``count`` iterations of each row and ``rest_ps`` of what follows: INTEGRALS x rows."""
-    first, running, used, why = (rows[name] for name in ("first_ps", "running", "used", "why"))
-    step, ones = kv_token_ps * running, _ones(count)
-    thrice = ones * (2 * count - (count > 0))
-    squares = thrice * _THIRD if count.dtype == np.uint64 else thrice / 3
-    time = count * first + step * ones + rest_ps
-    used_time = count * first * used + (first * running + step * used) * ones + step * running * squares
-    used_time += rest_ps * (used + running * count)
-    free_time, tail_time = rows["free"] * time, tail_slots * time
-    integrals = np.zeros((len(INTEGRALS), len(time)), time.dtype)
-    integrals[0] = used_time
-    integrals[1] = rows["covered"] * time - used_time
-    integrals[2] = rows["overprovision"] * time
-    integrals[3] = rows["rounding"] * time
-    np.copyto(integrals[4], free_time - tail_time, where=why == EXTERNAL)
-    np.copyto(integrals[5], tail_time, where=why == EXTERNAL)
-    np.copyto(integrals[5], free_time, where=why == RESIDUAL)
-    np.copyto(integrals[6], free_time, where=why == IDLE)
-    size = len(CATEGORIES)
-    np.copyto(integrals[size : 2 * size], integrals[:size], where=why != IDLE)
-    in_iteration, saturated, external, batch, largest = integrals[2 * size :]
-    np.copyto(in_iteration, time, where=rows["iterations"] > 0)
-    np.copyto(saturated, time, where=why != IDLE)
-    np.copyto(external, time, where=why == EXTERNAL)
-    np.multiply(running, time, out=batch)
-    np.multiply(rows["largest"], time, out=largest)
-    return integrals

@@ -1,24 +1,19 @@
 """``simulate``: a trace, an allocator and a server's settings in; a :class:`~simulator.run.Run` out."""
 
-import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterable
 from typing import TypedDict, Unpack
-
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
 from simulator.engine import Requests, Served, Server, serve
-from simulator.ledger import CATEGORIES, Ledger
+from simulator.ledger import Ledger
 from simulator.progress import progress_bar
-from simulator.run import STATUS, Run, Source
+from simulator.run import Run, Source
 from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
+from simulator.tables import requests_table, timeline_table
 from simulator.trace import Trace
+from simulator.waits import waits_ps
 
 _LONGEST_PS = 1 << 62  # of an iteration, so that the ledger's 64-bit numbers hold it
 
@@ -71,7 +66,7 @@ def simulate(
     status = _reject(prompts, outputs, allocator, chosen)
     rows = [row for row, rejected in enumerate(status) if not rejected]
 
-    ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token)
+    ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token, allocator.grow_slots or 0)
     log = DecisionLog(allocator) if decisions else None
     with progress_bar(len(rows), allocator.spec.partition(":")[0], "req", progress) as bar:
         server = Server(
@@ -93,6 +88,8 @@ def simulate(
     count = max(min(bins, duration_ps), 1)
     edges = [start_ps + duration_ps * k // count for k in range(count + 1)]
     parts = ledger.integrate(edges)
+    starts_ps = _starts_ps(arrivals_ps, status, served)
+    waits = waits_ps(ledger, arrivals_ps, starts_ps, served.requeued_ps, served.end_ps)
     preemptions = sum(served.preemptions.values())
     counted = {"iterations": served.iterations, "peak_batch": served.peak_batch, "preemptions": preemptions}
     counted |= {reason: status.count(reason) for reason in ("finished", "too_long", "never_fits")}
@@ -104,13 +101,8 @@ def simulate(
         duration_ps=duration_ps,
         integrals={name: sum(values) for name, values in parts.items()},
         counts=counted,
-        timeline=_timeline(
-            edges if bins and duration_ps else [],
-            parts,
-            _waits(arrivals_ps, status, served) if bins else [],
-            preemptions_ps=sorted(since_ps for since_ps, _ in served.requeued_ps),
-        ),
-        requests=_requests(arrivals_ps, prompts, outputs, served, status),
+        timeline=timeline_table(edges if bins and duration_ps else [], parts, arrivals_ps, starts_ps, served),
+        requests=requests_table(trace, outputs, status, served, waits),
         layouts=tuple(served.layouts),
         decisions=None if log is None else log.frame(),
     )
@@ -183,70 +175,12 @@ def _final_status(rejected: list[str], arrivals_ps: list[int], served: Served) -
     return status
 
 
-def _timeline(
-    edges_ps: Sequence[int],
-    parts: dict[str, list[int]],
-    waits_ps: Sequence[tuple[int, int]],
-    preemptions_ps: Sequence[int],
-) -> pd.DataFrame:
-    """The timeline's bins: means over the length of each, and how many preemptions began in it."""
-    lengths = [high - low for low, high in pairwise(edges_ps)]
-    whole = {**{category: parts[category] for category in CATEGORIES}, "running": parts["running"]}
-    whole |= {"waiting": _overlaps(waits_ps, edges_ps), "largest_free": parts["largest"]}
-    seconds = _seconds(edges_ps)
-    means = {
-        name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])
-        for name, values in whole.items()
-    }
-    before = [bisect_left(preemptions_ps, edge_ps) for edge_ps in edges_ps]
-    means["preemptions"] = np.diff(before).astype(np.float64)
-    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
-
-
-def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> list[int]:
-    """For each bin, the time that the spans have in it, all together: exact, in picoseconds."""
-
-    def passed(times: list[int]) -> list[int]:
-        """Time from each of these instants to an edge, summed, for every edge."""
-        sums = [0, *accumulate(times)]
-        counts = [bisect_right(times, edge) for edge in edges_ps]
-        return [count * edge - sums[count] for count, edge in zip(counts, edges_ps, strict=True)]
-
-    begun, ended = (passed(sorted(span[side] for span in spans_ps)) for side in (0, 1))
-    up_to = [high - low for high, low in zip(begun, ended, strict=True)]
-    return [high - low for low, high in pairwise(up_to)]
-
-
-def _waits(arrivals_ps: list[int], status: list[str], served: Served) -> list[tuple[int, int]]:
-    """Every stretch of time that a request spent in the queue: from its arrival, and from each preemption."""
-    waits = list(served.requeued_ps)
-    for row, arrival_ps in enumerate(arrivals_ps):
-        if status[row] in ("finished", "running", "waiting"):
-            admitted_ps = served.admitted_ps[row]
-            waits.append((arrival_ps, served.end_ps if admitted_ps is None else admitted_ps))
-    return waits
-
-
-def _requests(
-    arrivals_ps: list[int], prompts: list[int], outputs: list[int], served: Served, status: list[str]
-) -> pd.DataFrame:
-    codes = {name: code for code, name in enumerate(STATUS)}
-    preemptions = np.zeros(len(status), np.int64)
-    preemptions[list(served.preemptions)] = list(served.preemptions.values())
-    return pd.DataFrame(
-        {
-            "arrival_s": _seconds(arrivals_ps),
-            "prompt_tokens": np.array(prompts),
-            "output_tokens": np.array(outputs),
-            "admitted_s": _seconds(served.admitted_ps),
-            "finished_s": _seconds(served.finished_ps),
-            "preemptions": preemptions,
-            "status": pd.Categorical.from_codes(
-                [codes[one] for one in status], dtype=pd.CategoricalDtype(list(STATUS))
-            ),
-        }
-    )
-
-
-def _seconds(times_ps: Sequence[int | None]) -> NDArray[np.float64]:
-    return np.array([math.nan if time_ps is None else time_ps / 10**12 for time_ps in times_ps])
+def _starts_ps(arrivals_ps: list[int], status: list[str], served: Served) -> list[int]:
+    """When each request had waited for the first time: its admission, the end of the run, or no time at all."""
+    starts_ps = []
+    for arrival_ps, admitted_ps, state in zip(arrivals_ps, served.admitted_ps, status, strict=True):
+        if admitted_ps is not None:
+            starts_ps.append(admitted_ps)
+        else:
+            starts_ps.append(served.end_ps if state == "waiting" else arrival_ps)
+    return starts_ps

@@ -38,6 +38,17 @@ MEANINGS = {
 }
 """One line for each column of a table."""
 
+WAITS = {
+    "behind": ("behind", "another request headed the queue"),
+    "external": ("external", "at the head of the queue: enough was free, but in pieces"),
+    "too_little_free": ("too little free", "at the head of the queue: less was free than it asked for"),
+    "max_batch": ("max batch", "at the head of the queue: as many ran as --max-batch allows"),
+    "max_batch_tokens": ("max tokens", "at the head of the queue: --max-batch-tokens"),
+    "iteration": ("iteration", "until the iteration in progress ended, when nobody waited before it"),
+    "preempted": ("preempted", "it had lost its memory, and waited to come back"),
+}
+"""Each cause of waiting: the head of its column, and what it means."""
+
 _PIPE_COLUMNS = 160
 
 
@@ -77,7 +88,7 @@ def print_runs(runs: Sequence[Run], view: str) -> None:
         tables = run_tables(runs, short, view)
     for shown in tables:
         out.print(shown)
-    out.print(_legend(view))
+    out.print(_legend(view, _causes(runs)))
 
 
 def run_tables(runs: Sequence[Run], names: Sequence[str], view: str) -> list[Table]:
@@ -106,7 +117,26 @@ def run_tables(runs: Sequence[Run], names: Sequence[str], view: str) -> list[Tab
             *(f"{figures[key]:,}" for key in ("finished", "preemptions")),
             f"{sum(figures['rejected'].values()):,}",
         )
-    return [whole, *([refused] if refused.row_count else []), served]
+    return [whole, *([refused] if refused.row_count else []), served, *_waits_table(runs, names)]
+
+
+def _causes(runs: Sequence[Run]) -> list[str]:
+    """What any request of any run waited for."""
+    waits = [run.waits_s() for run in runs]
+    return [cause for cause in WAITS if any(wait[cause] for wait in waits)]
+
+
+def _waits_table(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
+    """Why the requests waited, if any did: the causes that there were."""
+    causes, waits = _causes(runs), [run.waits_s() for run in runs]
+    if not causes:
+        return []
+    made = table(
+        "Why the requests waited: seconds, the mean over all", "allocator", "wait", *(WAITS[c][0] for c in causes)
+    )
+    for name, wait in zip(names, waits, strict=True):
+        made.add_row(name, f"{sum(wait.values()):,.2f}", *(f"{wait[cause]:,.2f}" for cause in causes))
+    return [made]
 
 
 def _percents(share: dict[str, float] | None, view: str) -> list[str]:
@@ -115,7 +145,7 @@ def _percents(share: dict[str, float] | None, view: str) -> list[str]:
     return [f"{100 * part:.1f}" for part in view_shares(share, view).values()]
 
 
-def _legend(view: str) -> Table:
+def _legend(view: str, causes: Sequence[str]) -> Table:
     """What the columns of the tables mean, a line each."""
     meanings = {part: MEANINGS[part] for part in VIEWS[view]} | {
         "refused (%)": "of the time: the next request waited for memory",
@@ -123,6 +153,7 @@ def _legend(view: str) -> Table:
         "preempted": "times a running request lost its memory and had to come back",
         "rejected": "longer than max-model-len, or than the pool can ever hold",
     }
+    meanings |= {f"wait: {name}": meaning for cause, (name, meaning) in WAITS.items() if cause in causes}
     made = Table.grid(padding=(0, 2))
     made.add_column(no_wrap=True)
     for part, meaning in meanings.items():

@@ -10,12 +10,14 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from allocators.base import Extent, InputError
 from simulator.decisions import DECISION_TYPES
 from simulator.ledger import CATEGORIES, INTEGRALS, SATURATED
 from simulator.settings import Settings
+from simulator.waits import CAUSES
 
 STATUS = ("finished", "running", "waiting", "not_arrived", "too_long", "never_fits")
 """What can have become of a request when the run stopped."""
@@ -23,10 +25,13 @@ STATUS = ("finished", "running", "waiting", "not_arrived", "too_long", "never_fi
 COUNTS = ("iterations", "peak_batch", "preemptions", "finished", "too_long", "never_fits")
 """What is counted from time 0 to the stop."""
 
-_FORMAT = "kvfrag run 1"
+WAITED, WAIT = "wait_ps", "wait_{}_ps"
+"""Columns of a run's requests: how long each waited, and how long for each of ``waits.CAUSES``. Picoseconds, ints."""
+
+_FORMAT = "kvfrag run 2"
 _HEAD, _TIMELINE, _REQUESTS, _DECISIONS = "run.json", "timeline.csv", "requests.csv", "decisions.csv"
 _TABLES = (_TIMELINE, _REQUESTS, _DECISIONS)
-_REQUEST_TYPES = {
+REQUEST_TYPES: dict[str, Any] = {
     "arrival_s": "float64",
     "prompt_tokens": "int64",
     "output_tokens": "int64",
@@ -35,6 +40,7 @@ _REQUEST_TYPES = {
     "preemptions": "int64",
     "status": pd.CategoricalDtype(list(STATUS)),
 }
+"""Of the columns of a run's requests; the others are whole numbers of any size."""
 
 
 class Allocation(NamedTuple):
@@ -98,7 +104,9 @@ class Run:
     category; mean requests running and waiting; largest_free in slots; preemptions, a count."""
     requests: pd.DataFrame
     """A row each, in order of arrival: arrival_s, prompt_tokens, output_tokens (after truncation), admitted_s (first),
-    finished_s, preemptions, and a status of STATUS."""
+    finished_s, preemptions, and a status of STATUS; wait_ps, and how much of it for which cause (``waits.CAUSES``):
+    wait_external_ps, wait_too_little_free_ps, wait_max_batch_ps, wait_max_batch_tokens_ps, wait_behind_ps,
+    wait_iteration_ps, wait_preempted_ps. Whole picoseconds; they sum to wait_ps."""
     layouts: tuple[Layout, ...] = ()
     """Memory maps at the times asked for."""
     decisions: pd.DataFrame | None = None
@@ -137,6 +145,12 @@ class Run:
             "mean_largest_free": _ratio(whole["largest"], self.duration_ps),
             "refused_although_free_s": whole["external_ps"] / 10**12,
         }
+
+    def waits_s(self) -> dict[str, float]:
+        """Why requests waited: mean seconds a request, by cause; of all that arrived and were not turned away."""
+        waited = self.requests[self.requests["status"].isin(["finished", "running", "waiting"])]
+        columns = {cause: waited[WAIT.format(cause)] for cause in CAUSES}
+        return {cause: float(times_ps.mean()) / 10**12 if len(waited) else 0.0 for cause, times_ps in columns.items()}
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write ``run.json`` and a CSV a table (timeline, requests, decisions) into a folder, all of them or nothing.
@@ -213,7 +227,7 @@ class Run:
                 integrals={name: int(head["integrals"][name]) for name in INTEGRALS},
                 counts={name: int(head["counts"][name]) for name in COUNTS},
                 timeline=_frame(tables[_TIMELINE], "float64"),
-                requests=_frame(tables[_REQUESTS], _REQUEST_TYPES),
+                requests=_frame(tables[_REQUESTS], REQUEST_TYPES),
                 layouts=tuple(_layout(*layout) for layout in head["layouts"]),
                 decisions=_frame(tables[_DECISIONS], DECISION_TYPES) if _DECISIONS in tables else None,
                 label=head["label"],
@@ -260,7 +274,11 @@ def _sha256(content: bytes) -> str:
 
 def _frame(content: bytes, types: Any) -> pd.DataFrame:
     """A table as it was before it was written. Python reads the floats: to the bit, which not every pandas does."""
-    return pd.read_csv(BytesIO(content), dtype=object).astype(types)
+    frame = pd.read_csv(BytesIO(content), dtype=object)
+    if isinstance(types, dict):
+        for name in set(frame.columns) - set(types):
+            frame[name] = np.array([int(number) for number in frame[name]])
+    return frame.astype(types)
 
 
 def _ratio(amount: int, time_ps: int) -> float | None:

@@ -23,6 +23,7 @@ Extent = tuple[int, int]  # start, slots
 Layout = dict[int, tuple[list[Extent], int]]  # request id -> its extents in token order, token states written
 
 CATEGORIES = ("used", "reservation", "overprovision", "rounding", "external", "residual", "idle")
+CAUSES = ("external", "too_little_free", "max_batch", "max_batch_tokens", "behind", "iteration", "preempted")
 
 
 def no_slots() -> dict[str, int]:
@@ -66,6 +67,7 @@ class Request:
     admitted_ps: int | None = None  # start of the iteration that first admitted it
     finished_ps: int | None = None
     preemptions: int = 0
+    waits_ps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
 
 
 class Iteration(NamedTuple):
@@ -346,6 +348,7 @@ class Server:
         self.settings = settings
         self.running: list[Request] = []  # in admission order
         self.waiting: deque[Request] = deque()
+        self.stopped_by = ""  # what kept the head of the queue from being admitted in this iteration
 
     def grow(self) -> tuple[int, int]:
         """Step 1. Returns the number of preemptions, and the token states moved out to the host pool."""
@@ -377,10 +380,14 @@ class Server:
             # Ruling: one that comes back by swap prefills nothing, and counts here as if it did.
             tokens = head.prompt_tokens + head.produced
             if max_batch is not None and len(self.running) >= max_batch:
+                self.stopped_by = "max_batch"
                 break
             if max_batch_tokens is not None and new_tokens + tokens > max_batch_tokens and not alone:
+                self.stopped_by = "max_batch_tokens"
                 break
             if not self.memory.admit(head, alone):
+                enough = self.memory.needs_one_run and self.memory.free_slots() >= head.asked
+                self.stopped_by = "external" if enough else "too_little_free"
                 return prefilled, moved_in, head
             self.running.append(self.waiting.popleft())
             new_tokens += tokens
@@ -392,6 +399,16 @@ class Server:
             if head.admitted_ps is None:
                 head.admitted_ps = t
         return prefilled, moved_in, None
+
+    def wait(self, t: int, end: int, coming: Sequence[Request]) -> None:
+        """Why everyone in the queue waits through an iteration, and those who come in the midst of it."""
+        for place, request in enumerate(self.waiting):
+            cause = "preempted" if request.preemptions else "behind" if place else self.stopped_by
+            request.waits_ps[cause] += end - t
+        for request in coming:
+            if request.arrival_ps >= end:
+                break
+            request.waits_ps["behind" if self.waiting else "iteration"] += end - request.arrival_ps
 
     def ledger(self, refused: bool, refused_request: Request | None) -> dict[str, int]:
         """Where every slot is while the iteration runs, its writes included."""
@@ -453,8 +470,12 @@ def replay(
     settings: Settings,
     layout_times_ps: Sequence[int] = (),
     log: bool = False,
+    waits: bool = False,
 ) -> Outcome:
-    """Replay rows of (arrival in ns from any origin, prompt tokens, output tokens), in any order."""
+    """Replay rows of (arrival in ns from any origin, prompt tokens, output tokens), in any order.
+
+    ``waits``: tell why each request waited; it looks at the whole queue in every iteration.
+    """
     choose("too_long", settings.too_long, "reject", "truncate")
     choose("preemption", settings.preemption, "recompute", "swap")
     maker = ALLOCATORS[choose("allocator", allocator, *ALLOCATORS)]
@@ -511,6 +532,8 @@ def replay(
         )
         end = t + duration
 
+        if waits:
+            server.wait(t, end, coming)
         covered = inside(t, end)
         largest_free = memory.largest_free()
         for category, slots in categories.items():

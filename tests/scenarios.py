@@ -9,6 +9,7 @@ from typing import Any
 import reference
 from allocators import InputError, make_allocator
 from simulator import Run, StepCost, Trace, simulate
+from simulator.waits import CAUSES
 
 Rows = list[tuple[int, int, int]]
 
@@ -27,7 +28,9 @@ class Scenario:
         return self.allocator + ":" + ",".join(f"{key}={value}" for key, value in self.options.items())
 
     def reference(self, layout_times_ps: list[int]) -> reference.Outcome:
-        return reference.replay(self.rows, self.allocator, dict(self.options), self.settings, layout_times_ps)
+        return reference.replay(
+            self.rows, self.allocator, dict(self.options), self.settings, layout_times_ps, waits=True
+        )
 
     def engine(self, layout_times_ps: list[int], timeline_bins: int = 7) -> Run:
         s = self.settings
@@ -132,6 +135,10 @@ def compare(run: Run, expected: reference.Outcome) -> None:
     ):
         got = [None if seconds != seconds else seconds for seconds in run.requests[column]]
         assert got == [None if time_ps is None else time_ps / 10**12 for time_ps in times_ps]
+    for number, request in enumerate(expected.requests):
+        waits_ps = {cause: int(run.requests[f"wait_{cause}_ps"][number]) for cause in CAUSES}
+        assert waits_ps == request.waits_ps
+        assert run.requests["wait_ps"][number] == sum(waits_ps.values())
     maps = [
         {held.request: ([tuple(extent) for extent in held.extents], held.written_tokens) for held in layout.allocations}
         for layout in run.layouts

@@ -177,6 +177,10 @@ class LargestIsAllThatIsFree(Contiguous):
     def largest_free_slots(self) -> int:
         return self.free_slots
 
+    @largest_free_slots.setter
+    def largest_free_slots(self, slots: int) -> None:
+        pass
+
 
 class LargestNeverComesBack(Toy):
     least = 40
@@ -240,7 +244,7 @@ class ChangesItsMind(Toy):
     asked_before = -1
 
     def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:
-        if not alone and request_id > self.asked_before:
+        if not alone and request_id > self.asked_before and request_id not in self.slots:
             self.asked_before = request_id
             return 0
         return super().admit(request_id, prompt_tokens, output_tokens, alone)
@@ -438,7 +442,7 @@ MUTANTS: list[tuple[Callable[[], Allocator], str]] = [
     (NegativeTail, "tail_slots is -3"),
     (LargestIsNegative, "largest_free_slots -1 > free 0 - tail 0"),
     (lambda: LargestIsAllThatIsFree(40, "oracle"), ", but the largest hole has "),
-    (LargestNeverComesBack, "not all of the pool came back"),
+    (LargestNeverComesBack, "it is not contiguous, and largest_free_slots 38 < free 39 - tail 0"),
     (RefusalKeepsWhatItGot, "a refusal changed the state"),
     (RefusalEvictsSomeone, "a refusal changed the state"),
     (EmptyPoolRefuses, "an empty pool refused what fits_empty says it can place|fits_empty said True"),

@@ -12,6 +12,7 @@ from allocators import Paged
 from scenarios import Scenario, compare, random_scenario
 from simulator import StepCost, Trace, simulate
 from simulator.replay import SettingsFields
+from simulator.waits import CAUSES
 
 CASES = 1200
 BATCHES = 12
@@ -42,8 +43,10 @@ def test_random_scenarios_equal_the_reference(batch: int) -> None:
         seen["rejected"] += sum(outcome.rejected.values()) > 0
         seen["window"] += any(request.status in ("running", "waiting", "not_arrived") for request in outcome.requests)
         seen["again"] += any(request.preemptions > 1 for request in outcome.requests)
+        seen.update({f"wait: {cause}": any(one.waits_ps[cause] for one in outcome.requests) for cause in CAUSES})
     # A comparison that never meets what is difficult would prove nothing.
-    assert min(seen[kind] for kind in ("preemption", "external", "residual", "rejected", "window", "again")) >= 2, seen
+    kinds = ("preemption", "external", "residual", "rejected", "window", "again")
+    assert min(seen[kind] for kind in (*kinds, *(f"wait: {cause}" for cause in CAUSES))) >= 2, seen
 
 
 @pytest.mark.parametrize("swap_slots", [0, 8, 40])

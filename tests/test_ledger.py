@@ -6,17 +6,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.ledger import CATEGORIES, EXTERNAL, IDLE, INTEGRALS, PACK_VALUES, RESIDUAL, Ledger
+from simulator.ledger import BATCH, CATEGORIES, EXTERNAL, INTEGRALS, NOBODY, PACK_ROWS, RESIDUAL, TOKENS, Ledger
 from simulator.stretch import boundary, duration_ps
 
 TAIL = 3
 
 
+WHY = (NOBODY, RESIDUAL, EXTERNAL, BATCH, TOKENS)
+
+
+GROW = 4
+
+
+class Grow(NamedTuple):
+    """Requests that grow in an iteration behind a row's first, and how much of it is past their end."""
+
+    ahead: int
+    requests: int
+    rounding: int
+
+
 class Row(NamedTuple):
-    """A row in the order of ledger.COLUMNS."""
+    """A row in the order of ledger.COLUMNS, but for the last, which counts the grows."""
 
     iterations: int
     first_ps: int
+    extra_ps: int
     running: int
     used: int
     covered: int
@@ -25,6 +40,17 @@ class Row(NamedTuple):
     free: int
     largest: int
     why: int
+    head: int = 0
+    grows: tuple[Grow, ...] = ()
+
+    def record(self, ledger: Ledger) -> None:
+        """Tell the ledger."""
+        told = max((grow.ahead for grow in self.grows), default=0)
+        lasts = [number for grow in self.grows if grow.rounding for number in (grow.ahead, grow.rounding)]
+        ledger.rows.append(ledger.row(*self[:-1], told, len(lasts) // 2))
+        grown = {grow.ahead: grow.requests for grow in self.grows}
+        ledger.grows.extend(grown.get(ahead, 0) for ahead in range(1, told + 1))
+        ledger.last_grows.extend(lasts)
 
 
 @st.composite
@@ -35,18 +61,22 @@ def ledgers(draw: st.DrawFn) -> tuple[int, int, list[Row], list[int]]:
     most_ps = draw(st.sampled_from([10, 10**12, 10**18, 2**62]))
     rows = []
     for _ in range(draw(st.integers(1, 12))):
-        first_ps = draw(st.integers(0, most_ps))
+        first_ps, extra_ps = draw(st.integers(0, most_ps)), draw(st.sampled_from([0, 1, most_ps // 3]))
         if draw(st.integers(0, 4)) == 0:
-            rows.append(Row(0, first_ps, 0, 0, 0, 0, 0, capacity, draw(st.integers(0, capacity - TAIL)), IDLE))
+            rows.append(Row(0, 0, first_ps, 0, 0, 0, 0, 0, capacity, draw(st.integers(0, capacity - TAIL)), NOBODY))
             continue
         iterations, running, used = draw(st.integers(1, 12)), draw(st.integers(1, 12)), draw(st.integers(0, 200))
         covered = used + running * iterations + draw(st.integers(0, 100))
         over, rounding = draw(st.integers(0, 50)), draw(st.integers(0, 9))
         free = capacity - covered - over - rounding
-        why = draw(st.sampled_from([IDLE, RESIDUAL, EXTERNAL]))
-        largest = draw(st.integers(0, free - TAIL))
-        rows.append(Row(iterations, first_ps, running, used, covered, over, rounding, free, largest, why))
-    end = sum(duration_ps(row.iterations, row.first_ps, kv_token_ps * row.running) or row.first_ps for row in rows)
+        ahead = draw(st.sets(st.integers(1, iterations - 1))) if iterations > 1 else set()
+        grows = tuple(
+            Grow(at, count := draw(st.integers(1, 5)), draw(st.integers(0, count * (GROW - 1)))) for at in sorted(ahead)
+        )
+        largest = draw(st.integers(GROW * sum(grow.requests for grow in grows), free - TAIL))
+        numbers = (first_ps, extra_ps, running, used, covered, over, rounding, free, largest)
+        rows.append(Row(iterations, *numbers, draw(st.sampled_from(WHY)), grows=grows))
+    end = sum(row.extra_ps + duration_ps(row.iterations, row.first_ps, kv_token_ps * row.running) for row in rows)
     edges = draw(st.lists(st.integers(0, end + 5), min_size=1, max_size=6))
     return capacity, kv_token_ps, rows, sorted([*edges, end])
 
@@ -57,26 +87,31 @@ def stepped(rows: list[Row], kv_token_ps: int, edges: list[int]) -> dict[str, li
     now = 0
     for row in rows:
         for j in range(max(row.iterations, 1)):
-            end, used = now + row.first_ps + kv_token_ps * row.running * j, row.used + row.running * j
+            first = row.extra_ps if j == 0 else 0
+            end, used = now + first + row.first_ps + kv_token_ps * row.running * j, row.used + row.running * j
+            grown = [grow for grow in row.grows if grow.ahead <= j]
+            given, lost = GROW * sum(grow.requests for grow in grown), sum(grow.rounding for grow in grown)
+            free = row.free - given
+            refused = row.why in (RESIDUAL, EXTERNAL)
             slots = {
                 "used": used,
-                "reservation": row.covered - used,
+                "reservation": row.covered + given - lost - used,
                 "overprovision": row.overprovision,
-                "rounding": row.rounding,
-                "external": row.free - TAIL if row.why == EXTERNAL else 0,
-                "residual": {IDLE: 0, RESIDUAL: row.free, EXTERNAL: TAIL}[row.why],
-                "idle": row.free if row.why == IDLE else 0,
+                "rounding": row.rounding + lost,
+                "external": free - TAIL if row.why == EXTERNAL else 0,
+                "residual": {RESIDUAL: free, EXTERNAL: TAIL}.get(row.why, 0),
+                "idle": 0 if refused else free,
             }
             for into, low, high in zip(bins, edges, edges[1:], strict=False):
                 time = max(0, min(end, high) - max(now, low))
                 for category, held in slots.items():
                     into[category] += held * time
-                    into[f"saturated_{category}"] += held * time * (row.why != IDLE)
+                    into[f"saturated_{category}"] += held * time * refused
                 into["iteration_ps"] += time * (row.iterations > 0)
-                into["saturated_ps"] += time * (row.why != IDLE)
+                into["saturated_ps"] += time * refused
                 into["external_ps"] += time * (row.why == EXTERNAL)
                 into["running"] += row.running * time
-                into["largest"] += row.largest * time
+                into["largest"] += (row.largest - given) * time
             now = end
     return {name: [one[name] for one in bins] for name in INTEGRALS}
 
@@ -87,21 +122,30 @@ def test_integrals_equal_stepping_through_every_iteration(
     case: tuple[int, int, list[Row], list[int]], pack_often: bool
 ) -> None:
     capacity, kv_token_ps, rows, edges = case
-    ledger = Ledger(capacity, TAIL, kv_token_ps)
+    ledger = Ledger(capacity, TAIL, kv_token_ps, GROW)
     for row in rows:
-        ledger.record(row)
+        row.record(ledger)
         if pack_often:
             ledger.pack()
     assert ledger.integrate(edges) == stepped(rows, kv_token_ps, edges)
 
 
 def test_a_chunk_longer_than_64_bits_of_picoseconds_is_split() -> None:
-    rows = [Row(0, 2**62, 0, 0, 0, 0, 0, 10, 7, IDLE)] * 9 + [Row(3, 2**62, 2, 1, 9, 0, 0, 1, 0, EXTERNAL)]
+    rows = [Row(0, 0, 2**62, 0, 0, 0, 0, 0, 10, 7, NOBODY)] * 9 + [Row(3, 2**62, 0, 2, 1, 9, 0, 0, 1, 0, EXTERNAL)]
     rows = [row._replace(free=TAIL, covered=10 - TAIL) if row.why == EXTERNAL else row for row in rows]
     ledger = Ledger(10, TAIL, kv_token_ps=5)
     for row in rows:
-        ledger.record(row)
+        row.record(ledger)
     edges = [0, 2**61, 2**64, 11 * 2**62 + 17, 12 * 2**62 + 30]
+    assert ledger.integrate(edges) == stepped(rows, 5, edges)
+
+
+def test_a_row_longer_than_64_bits_of_picoseconds_is_exact_wherever_it_is_cut() -> None:
+    rows = [Row(20, 2**62, 2**61, 2, 1, 80, 0, 0, 20, 17, RESIDUAL, grows=(Grow(9, 1, 0), Grow(12, 2, 3)))]
+    ledger = Ledger(100, TAIL, kv_token_ps=5, grow_slots=GROW)
+    rows[0].record(ledger)
+    end = 2**61 + duration_ps(20, 2**62, 10)
+    edges = [0, 7, 2**63 + 1, 3 * 2**64 + 5, end - 1, end]
     assert ledger.integrate(edges) == stepped(rows, 5, edges)
 
 
@@ -109,7 +153,7 @@ def test_a_stretch_of_three_million_iterations_is_exact() -> None:
     count, first, running, used, kv = 3_000_000, 10**9, 7, 11, 13
     covered = used + running * count
     ledger = Ledger(covered, 0, kv)
-    ledger.record((count, first, running, used, covered, 0, 0, 0, 0, RESIDUAL))
+    Row(count, first, 0, running, used, covered, 0, 0, 0, 0, RESIDUAL).record(ledger)
     whole = sum((first + kv * running * j) * (used + running * j) for j in range(count))
     assert ledger.integrate([0, duration_ps(count, first, kv * running)])["used"] == [whole]
 
@@ -124,19 +168,19 @@ def test_a_stretch_of_three_million_iterations_is_exact() -> None:
     ],
 )
 def test_a_row_that_breaks_conservation_is_refused(wrong: dict[str, int]) -> None:
-    good = Row(2, 5, 1, 1, 2, 0, 0, 8, 5, IDLE)
+    good = Row(2, 5, 0, 1, 1, 2, 0, 0, 8, 5, NOBODY)
     ledger = Ledger(10, TAIL, 0)
-    ledger.record(good)
+    good.record(ledger)
     ledger.pack()
-    ledger.record(good._replace(**wrong))
+    good._replace(**wrong).record(ledger)  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="does not sum to the capacity 10"):
         ledger.pack()
 
 
 def test_categories_sum_to_the_capacity_in_every_bin() -> None:
     ledger = Ledger(10, TAIL, 1)
-    for why in (IDLE, RESIDUAL, EXTERNAL) * (PACK_VALUES // 10):
-        ledger.record((2, 5, 1, 1, 4, 1, 1, 4, 1, why))
+    for why in WHY * PACK_ROWS:
+        Row(2, 5, 0, 1, 1, 4, 1, 1, 4, 1, why).record(ledger)
     edges = list(range(0, 1000, 7))
     parts = ledger.integrate(edges)
     assert [sum(values) for values in zip(*(parts[name] for name in CATEGORIES), strict=True)] == [70] * 142

@@ -145,11 +145,11 @@ class Slabs(Reserving):
     def largest_free_slots(self) -> int:
         return 8 if self.starts else 0
 
-    def _place(self, slots: int) -> Extent | None:
-        return Extent(self.starts.pop(), 8) if slots <= 8 and self.starts else None
+    def _place(self, slots: int) -> tuple[int, int] | None:
+        return (self.starts.pop(), 8) if slots <= 8 and self.starts else None
 
-    def _give_back(self, extent: Extent) -> None:
-        self.starts.append(extent.start)
+    def _give_back(self, start: int, slots: int) -> None:
+        self.starts.append(start)
 
 
 def test_two_methods_make_an_allocator() -> None:
@@ -164,4 +164,4 @@ def test_the_two_methods_are_needed() -> None:
     with pytest.raises(NotImplementedError):
         bare.admit(1, 4, 5)
     with pytest.raises(NotImplementedError):
-        bare._give_back(Extent(0, 8))
+        bare._give_back(0, 8)

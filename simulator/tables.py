@@ -1,0 +1,83 @@
+"""The tables of a run: its time bins, and its requests."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from math import nan
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from simulator.engine import Served
+from simulator.ledger import CATEGORIES
+from simulator.run import REQUEST_TYPES, WAIT, WAITED
+from simulator.trace import Trace
+from simulator.waits import Ints
+
+
+def timeline_table(
+    edges_ps: Sequence[int],
+    parts: Mapping[str, list[int]],
+    arrivals_ps: Sequence[int],
+    starts_ps: Sequence[int],
+    served: Served,
+) -> pd.DataFrame:
+    """``Run.timeline``: means over each bin between two edges, and how many preemptions began in it.
+
+    ``parts``: integrals over each bin; ``starts_ps``: when each request had waited for the first time.
+    """
+    lengths = [high - low for low, high in pairwise(edges_ps)]
+    whole = {**{category: parts[category] for category in CATEGORIES}, "running": parts["running"]}
+    again = [(since_ps, until_ps) for _, since_ps, until_ps in served.requeued_ps]
+    waits = [*zip(arrivals_ps, starts_ps, strict=True), *again] if lengths else []
+    whole |= {"waiting": _overlaps(waits, edges_ps), "largest_free": parts["largest"]}
+    seconds = _seconds(edges_ps)
+    means = {
+        name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])
+        for name, values in whole.items()
+    }
+    begun = sorted(since_ps for since_ps, _ in again)
+    before = [bisect_left(begun, edge_ps) for edge_ps in edges_ps]
+    means["preemptions"] = np.diff(before).astype(np.float64)
+    return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
+
+
+def requests_table(
+    trace: Trace, outputs: list[int], status: list[str], served: Served, waits_ps: Mapping[str, Ints]
+) -> pd.DataFrame:
+    """``Run.requests``; ``outputs`` after truncation, ``waits_ps`` by cause."""
+    codes = {name: code for code, name in enumerate(REQUEST_TYPES["status"].categories)}
+    preemptions = np.zeros(len(status), np.int64)
+    preemptions[list(served.preemptions)] = list(served.preemptions.values())
+    return pd.DataFrame(
+        {
+            "arrival_s": _seconds([time_ns * 1000 for time_ns in trace.arrival_ns.tolist()]),
+            "prompt_tokens": trace.prompt_tokens.astype(np.int64),
+            "output_tokens": np.array(outputs),
+            "admitted_s": _seconds(served.admitted_ps),
+            "finished_s": _seconds(served.finished_ps),
+            "preemptions": preemptions,
+            "status": pd.Categorical.from_codes([codes[one] for one in status], dtype=REQUEST_TYPES["status"]),
+            WAITED: sum(waits_ps.values()),
+            **{WAIT.format(cause): values for cause, values in waits_ps.items()},
+        }
+    )
+
+
+def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> list[int]:
+    """For each bin, the time that the spans have in it, all together: exact, in picoseconds."""
+
+    def passed(times: list[int]) -> list[int]:
+        """Time from each of these instants to an edge, summed, for every edge."""
+        sums = [0, *accumulate(times)]
+        counts = [bisect_right(times, edge) for edge in edges_ps]
+        return [count * edge - sums[count] for count, edge in zip(counts, edges_ps, strict=True)]
+
+    begun, ended = (passed(sorted(span[side] for span in spans_ps)) for side in (0, 1))
+    up_to = [high - low for high, low in zip(begun, ended, strict=True)]
+    return [high - low for low, high in pairwise(up_to)]
+
+
+def _seconds(times_ps: Sequence[int | None]) -> NDArray[np.float64]:
+    return np.array([nan if time_ps is None else time_ps / 10**12 for time_ps in times_ps])
