@@ -199,6 +199,7 @@ def _draw(table: pd.DataFrame, x: str, y: str, path: Path, quiet: bool) -> None:
 def _kept(journal: Journal | None) -> str:
     if journal is None:
         return "nothing is kept without -o FILE"
-    if not journal.finished:
+    kept = len(Journal(journal.path, "-o").finished)  # on the disk, that is: a result may be there and not told yet
+    if not kept:
         return "no run was done yet"
-    return f"{len(journal.finished):,} runs are kept in {journal.where}, and the same command goes on with them"
+    return f"{kept:,} run{'s are' if kept > 1 else ' is'} kept in {journal.where}, and the same command goes on"

@@ -19,6 +19,8 @@ _MOST_ERRORS = 5
 _PARTS = VIEWS["textbook"]
 _REFUSED = "refused (%)"
 _COLUMNS = (*_PARTS, _REFUSED)
+_NARROWER = ((_COLUMNS, _COLUMNS), (_COLUMNS, ("used",)), (tuple(_PARTS), ("used",)), (("used",), ("used",)))
+"""What a terminal may have room for: which columns, and which of them with their intervals."""
 
 
 def print_sweep(results: pd.DataFrame, everything: bool) -> None:
@@ -33,9 +35,10 @@ def print_sweep(results: pd.DataFrame, everything: bool) -> None:
     seeds = results["seed"].nunique()
     out.print(f"{results['trace'].iloc[0]}: {_count(len(results), 'run')}, {_count(len(lines), 'setting')}\n")
     most = len(lines) if everything else _MOST_LINES
-    shown = _table(lines.head(most), _COLUMNS)
-    if Measurement.get(out, out.options.update(max_width=10_000), shown).maximum > out.width:
-        shown = _table(lines.head(most), _COLUMNS[:1])
+    for columns, banded in _NARROWER:
+        shown = _table(lines.head(most), columns, banded)
+        if Measurement.get(out, out.options.update(max_width=10_000), shown).maximum <= out.width:
+            break
     out.print(shown)
     if len(lines) > most:
         out.print(f"  and {_count(len(lines) - most, 'setting')} more, in the results file\n")
@@ -48,13 +51,13 @@ def print_sweep(results: pd.DataFrame, everything: bool) -> None:
     _print_errors(out, results)
 
 
-def _table(lines: pd.DataFrame, banded: Sequence[str]) -> Table:
+def _table(lines: pd.DataFrame, columns: Sequence[str], banded: Sequence[str]) -> Table:
     """Means, and for those of ``banded`` the interval too."""
     settings = [str(name) for name in lines][: list(lines).index(_COLUMNS[0])]
-    shown = table("Where the memory was: % of the pool", settings[0], *settings[1:], *_COLUMNS)
+    shown = table("Where the memory was: % of the pool", settings[0], *settings[1:], *columns)
     for line in lines.to_dict("records"):
-        halves = [line[f"± {name}"] if name in banded else math.nan for name in _COLUMNS]
-        means = (_with_band(line[name], half) for name, half in zip(_COLUMNS, halves, strict=True))
+        halves = [line[f"± {name}"] if name in banded else math.nan for name in columns]
+        means = (_with_band(line[name], half) for name, half in zip(columns, halves, strict=True))
         shown.add_row(*(_written(line[name]) for name in settings), *means)
     return shown
 

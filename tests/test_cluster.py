@@ -62,7 +62,7 @@ def test_an_end_in_the_middle_is_told_in_one_line_and_what_was_done_is_kept(
         wait_until(lambda: results_in(tmp_path / "far.csv.partial") == 2, process)
         os.kill(*((process.pid, signal.SIGINT) if ends == "interrupted" else (scheduler.pid, signal.SIGKILL)))
         out, told = process.communicate()
-    kept = "2 runs are kept in far.csv.partial, and the same command goes on with them\n"
+    kept = "2 runs are kept in far.csv.partial, and the same command goes on\n"
     if ends == "interrupted":
         assert (process.returncode, out, told) == (130, "", f"kvfrag: interrupted; {kept}")
     else:

@@ -13,7 +13,8 @@ import pytest
 from gated import GO, WORKLOAD, gated_sweep, results_in, started, wait_until
 from simulator.__main__ import main
 from simulator.figure2 import SETTINGS
-from simulator.sweep_report import curves
+from simulator.ledger import CATEGORIES
+from simulator.sweep_report import curves, print_sweep
 
 FIGURE2 = [
     "--capacity",
@@ -75,7 +76,7 @@ def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(tmp_path: Path) ->
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
         out, told = process.communicate()
     assert (process.returncode, out) == (130, "")
-    assert told == "kvfrag: interrupted; 2 runs are kept in t.csv.partial, and the same command goes on with them\n"
+    assert told == "kvfrag: interrupted; 2 runs are kept in t.csv.partial, and the same command goes on\n"
     wait_until(lambda: not alive(tmp_path))
     _finish(tmp_path, command, done=2)
 
@@ -210,6 +211,25 @@ def test_what_the_seeds_cannot_tell_apart_is_said(capsys: pytest.CaptureFixture[
         found = re.search(r"([-+][\d.]+) ± ([\d.]+)$", note)
         assert found and abs(float(found[1])) <= float(found[2])
     assert [note.split(": ")[0] for note in notes] == ["  paged block_size=15 and paged block_size=16"]
+
+
+@pytest.mark.parametrize(("width", "columns", "bands"), [(160, 6, 6), (90, 6, 1), (80, 5, 1), (45, 1, 1)])
+def test_a_narrow_terminal_gets_fewer_figures_and_none_in_two_lines(
+    width: int, columns: int, bands: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("simulator.report._PIPE_COLUMNS", width)
+    rows = [
+        {"allocator": "paged", "block_size": size, "capacity": 4000, "trace": "t", "seed": seed, "error": None}
+        | dict.fromkeys(CATEGORIES, 0.1 + 0.01 * seed)
+        | {"saturated_s": 1.0 + seed, "duration_s": 10.0}
+        for size in (1, 16)
+        for seed in (0, 1)
+    ]
+    print_sweep(pd.DataFrame(rows), everything=True)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(" paged")]
+    assert [line[1] for line in lines] == ["1", "16"]
+    for line in lines:
+        assert len([word for word in line[2:] if word != "±"]) == columns + bands and line.count("±") == bands
 
 
 def test_curves_are_named_by_what_varies_among_them() -> None:
