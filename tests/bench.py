@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import reference
@@ -94,11 +93,11 @@ def sweep_rows(rounds: int = 3) -> None:
     """A sweep of 64 runs on two cores beside the same runs one after another in this process, in turns."""
     sizes, workload = (1, 2, 4, 8, 16, 32, 64, 128), "sharegpt:rate=4,duration=900"
     spec = f"paged:block_size={{{','.join(map(str, sizes))}}}"
-    traces = [open_trace(f"{workload},seed={seed}") for seed in range(8)]
-
     def alone() -> None:
-        for trace, size in product(traces, sizes):
-            simulate(trace, make_allocator(f"paged:block_size={size}", CAPACITY), timeline_bins=0)
+        for seed in range(8):
+            trace = open_trace(f"{workload},seed={seed}")
+            for size in sizes:
+                simulate(trace, make_allocator(f"paged:block_size={size}", CAPACITY), timeline_bins=0)
 
     def beside() -> None:
         assert len(sweep(workload, spec, capacity=CAPACITY, seeds=8, workers=2)) == 64
