@@ -93,6 +93,7 @@ def sweep_rows(rounds: int = 3) -> None:
     """A sweep of 64 runs on two cores beside the same runs one after another in this process, in turns."""
     sizes, workload = (1, 2, 4, 8, 16, 32, 64, 128), "sharegpt:rate=4,duration=900"
     spec = f"paged:block_size={{{','.join(map(str, sizes))}}}"
+
     def alone() -> None:
         for seed in range(8):
             trace = open_trace(f"{workload},seed={seed}")
