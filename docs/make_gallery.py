@@ -10,8 +10,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 
-from allocators import Paged
-from simulator import Run, StepCost, Trace, plots, simulate
+from simulator import Run, StepCost, Trace, plots, sweep
 from simulator.figure2 import PAPER, figure2
 from simulator.lessons import buddy_run, figure6_run, waste_runs
 from simulator.output import write_whole
@@ -32,18 +31,17 @@ def paged() -> Run:
     return waste_runs()[2]
 
 
-def sweep() -> pd.DataFrame:
+def block_sizes() -> pd.DataFrame:
     """Block sizes x largest batches x seeds, a row a run."""
-    rows = []
-    for seed in range(3):
-        trace = Trace.workload("sharegpt", rate=4.0, duration_s=40, seed=seed, max_total=2047)
-        for block_size in (1, 4, 16, 64, 256):
-            for max_batch in (8, 16, 32):
-                cost = StepCost("25ms", "100us", "200us")
-                run = simulate(trace, Paged(8_000, block_size), max_batch=max_batch, max_model_len=2048, cost=cost)
-                share = run.summary()["share"]
-                rows.append({"block_size": block_size, "max_batch": max_batch, "seed": seed, **share})
-    return pd.DataFrame(rows)
+    return sweep(
+        "sharegpt:rate=4,duration=40,max_total=2047",
+        "paged:block_size={1,4,16,64,256}",
+        capacity=8_000,
+        seeds=3,
+        max_batch=[8, 16, 32],
+        max_model_len=2048,
+        cost=StepCost("25ms", "100us", "200us"),
+    )
 
 
 PICTURES: dict[str, tuple[Callable[[], Axes], str]] = {
@@ -113,11 +111,11 @@ PICTURES: dict[str, tuple[Callable[[], Axes], str]] = {
         "Before anything runs: how many requests arrive when, and the share of them with at most so many tokens.",
     ),
     "sweep_lines": (
-        lambda: plots.sweep_lines(sweep(), x="block_size", y="used", by="max_batch"),
-        "A curve a setting, the mean over seeds, its band from the least to the most: small blocks waste least.",
+        lambda: plots.sweep_lines(block_sizes(), x="block_size", y="used", by="max_batch"),
+        "A curve a setting, the mean over seeds, its band the 95 % interval of that mean: small blocks waste least.",
     ),
     "sweep_heat": (
-        lambda: plots.sweep_heat(sweep(), x="block_size", y="max_batch", value="used"),
+        lambda: plots.sweep_heat(block_sizes(), x="block_size", y="max_batch", value="used"),
         "The same over two settings, brighter for more.",
     ),
 }

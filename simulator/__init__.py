@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from simulator.run import Run
     from simulator.settings import Settings
     from simulator.sizing import size
+    from simulator.sweeping import sweep
     from simulator.trace import Trace, open_trace
 
 _HOMES = {
@@ -30,6 +31,7 @@ _HOMES = {
     "register_reader": "simulator.formats",
     "simulate": "simulator.replay",
     "size": "simulator.sizing",
+    "sweep": "simulator.sweeping",
 }
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "register_reader",
     "simulate",
     "size",
+    "sweep",
 ]
 
 

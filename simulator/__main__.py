@@ -3,7 +3,6 @@
 import errno
 import os
 import sys
-import traceback
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -42,6 +41,7 @@ def _run() -> int:
 
     from allocators.base import InputError
     from simulator.cli import app
+    from simulator.options import StoppedError
 
     # A user's own allocator may lie in the current folder; what is installed goes before it.
     if "" not in sys.path:
@@ -56,23 +56,19 @@ def _run() -> int:
         return _say(error.format_message().rstrip(".") + hint, INPUT_WRONG)
     except InputError as error:
         return _say(str(error), INPUT_WRONG)
+    except StoppedError as error:
+        return _say(f"interrupted; {error}", INTERRUPTED)
     except Exception as error:
         if os.environ.get("KVFRAG_TRACEBACK"):
             raise
         if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_FAILURES:
             raise
-        return _say(f"{_told(error)}; KVFRAG_TRACEBACK=1 shows the way there", FAILED)
+        from simulator.failures import told
+
+        return _say(f"{told(error)}; KVFRAG_TRACEBACK=1 shows the way there", FAILED)
     if code == INTERRUPTED:  # Typer makes an exit code of it
         raise KeyboardInterrupt
     return code
-
-
-def _told(error: BaseException) -> str:
-    """What went wrong and where, in our code or in a user's own allocator."""
-    while error.__cause__ is not None:  # SimPy raises a copy of what its process raised
-        error = error.__cause__
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
 
 
 def _say_output_failed(error: OSError) -> int:

@@ -51,6 +51,7 @@ from simulator.server_options import (
     server_settings,
     step_cost,
 )
+from simulator.sweep_cli import sweep
 from simulator.trace import Trace
 from simulator.trace_cli import trace_app
 from simulator.views import VIEWS
@@ -80,6 +81,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(trace_app, name="trace")
+app.command(name="sweep", short_help="Many runs side by side, on all cores or a cluster.", epilog=_allocators())(sweep)
 
 
 @app.callback()

@@ -21,6 +21,10 @@ PICTURES = (".png", ".svg", ".pdf")
 PAGE = ".html"
 
 
+class StoppedError(Exception):
+    """The user interrupted a command that says more about it, in one line, than that."""
+
+
 def whole_number(metavar: str, help: str) -> Any:
     """An option that takes a whole number."""
 
@@ -81,12 +85,15 @@ def read_trace(
     format: str | None = None,
     rate: float | None = None,
     count_tokens: Callable[[str], int] | None = None,
+    seed: int = 0,
 ) -> Trace:
     """The trace that an argument names, with a progress bar; what is odd about it is noted."""
     path = find_file(text)
     size = os.stat(path).st_size if path is not None else 0  # noqa: PTH116
     with progress(size, "reading", "B", quiet) as bar:
-        trace = open_trace(text, strict, format=format, rate=rate, count_tokens=count_tokens, advance=bar.update)
+        trace = open_trace(
+            text, strict, format=format, rate=rate, seed=seed, count_tokens=count_tokens, advance=bar.update
+        )
     report = trace.report
     if report is not None:
         if report.dropped:

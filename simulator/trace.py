@@ -32,6 +32,7 @@ class ReadOptions(TypedDict, total=False):
 
     format: str | Reader | None
     rate: float | None
+    seed: int
     count_tokens: Callable[[str], int] | None
     advance: Callable[[int], object]
 
@@ -297,6 +298,7 @@ def open_trace(text: str, strict: bool = False, **options: Unpack[ReadOptions]) 
     if path is None and name not in profiles() and find_file(name) is None:
         known = f"workloads are {', '.join(profiles())}"
         raise InputError(f"{short(text)} is neither a file nor a workload; {known}")
-    if given := [option for option, value in options.items() if value is not None and option != "advance"]:
+    silent = ("advance", "seed")
+    if given := [option for option, value in options.items() if value is not None and option not in silent]:
         raise InputError(f"{' and '.join(given)} is for a file of requests, and {short(text)} is a workload")
     return Trace.of_workload(parse_workload(text) if path is None else Workload(text))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import reference
 from allocators import make_allocator, parse_spec
-from simulator import Run, StepCost, Trace, simulate
+from simulator import Run, StepCost, Trace, open_trace, simulate, sweep
 from simulator.replay import SettingsFields
 
 CAPACITY, MAX_MODEL_LEN, MAX_BATCH = 60_000, 8192, 256
@@ -62,11 +62,11 @@ def stepped(trace: Trace, spec: str) -> reference.Outcome:
     return reference.replay(list(zip(*columns, strict=True)), name, plain, settings)
 
 
-def seconds(work: Callable[[], object]) -> float:
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
     """Processor time of one call: what else runs on the machine counts less than in wall-clock time."""
-    start = time.process_time()
+    start = clock()
     work()
-    return time.process_time() - start
+    return clock() - start
 
 
 def ratios(trace: Trace, rounds: int = 3) -> None:
@@ -123,6 +123,29 @@ def batches() -> None:
         print(f"| {spec} | " + " | ".join(shown) + " |")
 
 
+def sweep_rows(rounds: int = 3) -> None:
+    """A sweep of 64 runs on two cores beside the same runs one after another in this process, in turns."""
+    sizes, workload = (1, 2, 4, 8, 16, 32, 64, 128), "sharegpt:rate=4,duration=900"
+    spec = f"paged:block_size={{{','.join(map(str, sizes))}}}"
+
+    def alone() -> None:
+        for seed in range(8):
+            trace = open_trace(f"{workload},seed={seed}")
+            for size in sizes:
+                simulate(trace, make_allocator(f"paged:block_size={size}", CAPACITY), timeline_bins=0)
+
+    def beside() -> None:
+        assert len(sweep(workload, spec, capacity=CAPACITY, seeds=8, workers=2)) == 64
+
+    pairs = sorted(
+        ((seconds(alone, time.perf_counter), seconds(beside, time.perf_counter)) for _ in range(rounds)),
+        key=lambda pair: pair[1] / pair[0],
+    )
+    one, two = pairs[rounds // 2]
+    print("\n| 64 runs | one after another, s | swept by two processes, s | ratio |\n|---|---|---|---|")
+    print(f"| {spec}, 8 seeds | {one:.1f} | {two:.1f} | {two / one:.2f} |")
+
+
 def main() -> None:
     """Print all tables."""
     if sys.argv[1:]:
@@ -134,6 +157,7 @@ def main() -> None:
     ratios(trace)
     doubled_outputs(trace)
     batches()
+    sweep_rows()
     sizes = " | ".join(f"{size:,}" for size in SIZES)
     print("\nWorkload azure-conv, timeline on, microseconds a request for so many requests; a process a row\n")
     print(f"| load | allocator | {sizes} | the last / the first | requests/s | peak memory, GiB |")

@@ -171,13 +171,15 @@ def table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_curves_are_means_and_bands_reach_from_least_to_most() -> None:
+def test_curves_are_means_and_bands_their_95_percent_intervals() -> None:
     ax = plots.sweep_lines(table(), x="block_size", y="used")
     assert line_of(ax, "paged")[0] == [1, 16, 256]
     assert line_of(ax, "paged")[1] == pytest.approx([90.5] * 3)
     assert line_of(ax, "buddy")[1] == pytest.approx([40.5] * 3)
     bands = {band.get_label(): band.get_paths()[0].get_extents() for band in ax.collections}
-    assert (bands["paged seeds"].y0, bands["paged seeds"].y1) == pytest.approx((90, 91))
+    half = 12.706 * 0.5  # Student's t of one degree of freedom; two values 1 apart have s / √2 = 0.5
+    assert (bands["paged 95 %"].y0, bands["paged 95 %"].y1) == pytest.approx((90.5 - half, 90.5 + half), abs=1e-3)
+    assert ax.get_title(loc="left") == "band: 95 % interval of the mean over seeds"
     assert ax.get_xscale() == "log" and ax.get_ylabel() == "used (% of the pool)"
     names = {text.get_text(): text.get_color() for text in ax.texts}
     colors = {line.get_label(): line.get_color() for line in ax.lines}
@@ -192,6 +194,7 @@ def test_curves_by_something_else_or_by_nothing() -> None:
     alone = plots.sweep_lines(rows, x="max_batch", y="time", by=None, ax=Figure(figsize=(6, 4)).subplots())
     assert line_of(alone, "time") == ([8, 32], [5, 5])
     assert alone.get_xscale() == "linear" and alone.get_ylabel() == "time" and not alone.collections
+    assert alone.get_title(loc="left") == ""
     words = plots.sweep_lines(rows, x="allocator", y="used", by="max_batch")
     assert [tick.get_text() for tick in words.get_xticklabels()] == ["paged", "buddy"]
     assert line_of(words, "max_batch 8")[1] == pytest.approx([90.5, 40.5])

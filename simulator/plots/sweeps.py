@@ -9,6 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from pandas.api.types import is_numeric_dtype
 
 from allocators.base import InputError
+from simulator.bands import half_width
 from simulator.ledger import CATEGORIES
 from simulator.plots.style import FONT_PT, INK, LETTER_EM, own_axes, points_per_unit, settled, spread
 from simulator.views import VIEWS, lightness
@@ -27,11 +28,12 @@ _MAP_COLORS = "cividis"
 
 
 def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator", ax: Axes | None = None) -> Axes:
-    """``y`` against ``x``: a curve for each value of ``by``, the mean of its rows, with a band from least to most.
+    """``y`` against ``x``: a curve for each value of ``by``, the mean of its rows, with its 95 % interval as a band.
 
-    ``table`` has a row a run (``kvfrag sweep``); rows that agree in ``by`` and ``x`` differ in their seed. Shares are
-    drawn in percent. Numbers that span a factor of 16 or more get a logarithmic x axis. Raises InputError for a
-    column that is not there, or has nothing to draw.
+    ``table`` has a row a run (:func:`simulator.sweep`); rows that agree in ``by``, ``x`` and ``seed`` are averaged, and
+    the interval is that of the mean over the seeds (Student's t, see ``simulator/bands.py``). Shares are drawn in
+    percent. Numbers that span a factor of 16 or more get a logarithmic x axis. Raises InputError for a column that is
+    not there, or has nothing to draw.
     """
     groups = _groups(table, x, y, by)
     ax = settled(ax or own_axes(8.0, 4.4))
@@ -41,14 +43,15 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
     order = {value: place for place, value in enumerate(table[x].dropna().unique())}
     for nth, (name, rows) in enumerate(groups.items()):
         color, marker, dashes = LINES[nth % len(LINES)]
-        figures = rows.groupby(x, sort=numeric)[y].agg(["mean", "min", "max"]) * scale
+        if "seed" in rows:  # rows of one seed are one witness, however many settings they are of
+            rows = rows.groupby([x, "seed"], sort=False, dropna=False, as_index=False)[[y]].mean()
+        figures = rows.groupby(x, sort=numeric)[y].agg(["mean", half_width]) * scale
         places = (
             figures.index.to_numpy(float) if numeric else np.array([order[value] for value in figures.index], float)
         )
-        if (figures["max"] > figures["min"]).any():
-            ax.fill_between(
-                places, figures["min"], figures["max"], color=color, alpha=0.18, linewidth=0, label=f"{name} seeds"
-            )
+        low, high = (figures["mean"] + sign * figures["half_width"] for sign in (-1, 1))
+        if (high > low).any():
+            ax.fill_between(places, low, high, color=color, alpha=0.18, linewidth=0, label=f"{name} 95 %")
         ax.plot(
             places,
             figures["mean"],
@@ -65,6 +68,8 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
     ax.set_xlabel(x, color=INK)
     if scale == 100:
         ax.set_ylim(0, 100)
+    if ax.collections:
+        ax.set_title("band: 95 % interval of the mean over seeds", loc="left", fontsize=FONT_PT, color=INK)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK)
     _name_curves(ax, sorted(ends))

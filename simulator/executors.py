@@ -1,0 +1,182 @@
+"""Where the runs of a sweep are carried out: on the cores of this machine, or by any executor.
+
+Every executor of ``concurrent.futures`` will do; a Dask cluster's client offers one.
+"""
+
+import asyncio
+import gc
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+from allocators.base import InputError
+from simulator.jobs import Job, Outcome, carry_out
+from simulator.sources import UnseenError
+
+OnDone = Callable[[Job, Outcome], object]
+
+_AHEAD = 2  # runs handed over for each worker: one that is on, and one that waits beside it
+_DASK_TIMEOUT_S = 3
+
+
+class LostError(Exception):
+    """An executor gave up runs that were handed to it, or cannot start."""
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_here(jobs: list[Job], workers: int, done: OnDone, say: Callable[[str], object]) -> None:
+    """Carry out jobs in so many processes of this machine. ``done`` hears of each, in the order they end.
+
+    A process that dies takes all those of its pool along. The runs that were on are then repeated, each in a process
+    of its own: one that dies again has failed, and the others are none the worse. ``say`` hears of it.
+    """
+    waiting = deque(jobs)
+    while waiting:
+        with _processes(min(workers, len(waiting))) as pool:
+            suspects = _carry_out_all(pool, waiting, done, workers)
+        if suspects:
+            say("a worker process died; the runs that were on are repeated, one by one")
+        for job in suspects:
+            with _processes(1) as alone:
+                if _carry_out_all(alone, deque([job]), done, 1):
+                    done(job, Outcome(error="its process died, twice: killed, or out of memory"))
+
+
+def run_elsewhere(jobs: list[Job], executor: Executor, done: OnDone) -> None:
+    """Carry out jobs by any executor. Raises LostError when it gives up."""
+    lost = _carry_out_all(executor, deque(jobs), done)
+    if lost:
+        raise LostError(f"the executor broke and gave up {len(lost):,} runs")
+
+
+def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, workers: int = 0) -> list[Job]:
+    """Carry out all that waits; returns those that were handed over when the executor broke, and leaves the rest.
+
+    Few are handed over at once: then it is known which ones were on, and a trace that has to be sent is sent with few.
+    How many ``workers`` there are is found out where it is not known: one more than were heard of.
+    """
+    heard_of: set[str] = set()
+    handed: dict[Future[Outcome], Job] = {}
+    ended: SimpleQueue[Future[Outcome]] = SimpleQueue()
+
+    def hand(job: Job) -> None:
+        handed[future := executor.submit(carry_out, job)] = job
+        future.add_done_callback(ended.put)
+
+    try:
+        while waiting or handed:
+            while waiting and len(handed) < _AHEAD * (workers or len(heard_of) + 1):
+                hand(waiting[0])
+                waiting.popleft()
+            future = ended.get()
+            job = handed[future]
+            try:
+                outcome = future.result()
+            except UnseenError:
+                hand(job.with_columns())
+                del handed[future]
+                continue
+            except CancelledError:
+                raise LostError(f"the executor gave up {len(handed):,} runs") from None
+            except BrokenExecutor:
+                raise
+            except Exception as error:
+                outcome = Outcome(error=" ".join(f"{type(error).__name__}: {error}".split()))
+            del handed[future]
+            heard_of.add(outcome.worker)
+            done(job, outcome)
+    except BrokenExecutor:
+        return list(handed.values())
+    except BaseException:
+        for future in handed:
+            future.cancel()
+        raise
+    return []
+
+
+@contextmanager
+def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of processes that are gone at the end, at once if it is an exception's."""
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, initializer=_settle_in)
+    try:
+        try:
+            with _deaf_to_interrupts():
+                pool.submit(int).result()  # starts them
+        except BrokenExecutor:
+            raise LostError('no process can be started; a script needs if __name__ == "__main__": around it') from None
+        yield pool
+    except BaseException:
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What starts here never sees Ctrl-C, which goes to all processes of a terminal: the one that asked for it does."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _settle_in() -> None:
+    """In a new process: leave when the one that asked for it is gone, however it went."""
+    gc.freeze()  # what it was born with is no garbage, and need not be looked through again and again
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@contextmanager
+def dask_executor(address: str, say: Callable[[str], object]) -> Iterator[Executor]:
+    """The executor of a Dask cluster, by its scheduler's address, ``tcp://host:8786``.
+
+    Raises InputError when dask.distributed is not installed, or no scheduler answers within seconds.
+    """
+    try:
+        from distributed import Client
+        from distributed.comm import connect
+    except ImportError:
+        raise InputError("a Dask cluster needs dask.distributed: pip install 'kvfrag[cluster]'") from None
+
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told here, and in one line
+
+    async def call() -> None:
+        await (await connect(address, timeout=_DASK_TIMEOUT_S)).close()
+
+    try:
+        # First by hand: a client that fails leaves threads behind, and is long in leaving itself.
+        asyncio.run(asyncio.wait_for(call(), 2 * _DASK_TIMEOUT_S))
+    except Exception:  # whatever answers there may say anything
+        raise InputError(
+            f"--dask(={address}): no scheduler answers there; dask scheduler starts one, at an address such as "
+            "tcp://host:8786"
+        ) from None
+    with Client(address, timeout=_DASK_TIMEOUT_S, set_as_default=False) as client:
+        if not client.scheduler_info()["workers"]:
+            say(f"no worker has joined {address} yet; dask worker {address} starts some")
+        # Impure, that is: a run that is asked for again is carried out again.
+        yield client.get_executor(pure=False)

@@ -1,0 +1,111 @@
+"""One run of a sweep: what it is known by, how it is carried out, and the figures that become its row."""
+
+import hashlib
+import json
+import os
+import platform
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+from allocators import make_allocator
+from allocators.base import InputError
+from allocators.paged import Paged
+from simulator.failures import told
+from simulator.ledger import CATEGORIES
+from simulator.replay import simulate
+from simulator.settings import Settings
+from simulator.sources import TraceSource, UnseenError
+from simulator.trace import Trace
+
+Figures = dict[str, Any]
+"""Column -> int, float, or None for a share of no time."""
+
+VERSION = version("kvfrag")
+
+
+class Outcome(NamedTuple):
+    """What came of a run: its figures, or what went wrong, in one line."""
+
+    figures: Figures | None = None
+    error: str | None = None
+    worker: str = ""
+    """Who carried it out: machine, process and thread."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run that is to be."""
+
+    source: TraceSource
+    spec: str
+    """The allocator, in the command line's mini-language."""
+    capacity: int
+    settings: Settings
+    version: str = VERSION
+    """Of who asks; another one may have other figures."""
+
+    @cached_property
+    def key(self) -> str:
+        """16 hex digits of a hash of the trace, the allocator, the settings and the version: the same for the same run.
+
+        The code of a user's own allocator is not in it.
+        """
+        known = [self.version, self.source.identity, self.spec, self.capacity, self.settings.to_dict()]
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+
+    def with_columns(self) -> "Job":
+        """The same with its trace in it, see :class:`TraceSource`."""
+        return replace(self, source=self.source.with_columns())
+
+
+def carry_out(job: Job) -> Outcome:
+    """Carry out a run, in whatever process this is. Raises UnseenError when that process does not see the trace."""
+    return _outcome(job)._replace(worker=f"{platform.node()} {os.getpid()} {threading.get_ident()}")
+
+
+def _outcome(job: Job) -> Outcome:
+    if job.version != VERSION:
+        return Outcome(error=f"a worker has kvfrag {VERSION}, and the sweep is of {job.version}")
+    try:
+        settings = job.settings
+        allocator = make_allocator(job.spec, job.capacity, settings.max_model_len)
+        run = simulate(job.source.trace(), allocator, timeline_bins=0, progress=False, **vars(settings))
+        return Outcome(figures=figures_of(run.summary()))
+    except UnseenError:
+        raise
+    except InputError as error:
+        return Outcome(error=" ".join(str(error).split()))
+    except (Exception, SystemExit) as error:
+        return Outcome(error=told(error))
+
+
+def figures_of(summary: Mapping[str, Any]) -> Figures:
+    """The figures of a summary in one level.
+
+    Shares have their own names, those of the saturated time end in ``_saturated``; what else has parts begins with its
+    own name, ``rejected_too_long``. The allocator and the capacity are settings, and not among them.
+    """
+    figures: Figures = {}
+    for name, value in summary.items():
+        if name in ("allocator", "capacity"):
+            continue
+        if name in ("share", "share_saturated"):
+            ending = name.removeprefix("share")
+            figures |= {f"{part}{ending}": None if value is None else value[part] for part in CATEGORIES}
+        elif isinstance(value, Mapping):
+            figures |= {f"{name}_{part}": one for part, one in value.items()}
+        else:
+            figures[name] = value
+    return figures
+
+
+@cache
+def figure_types() -> Mapping[str, type]:
+    """The names of all figures, in order, and whether each is an int or a float: those of the smallest run there is."""
+    smallest = simulate(Trace.from_columns([0], [1], [1]), Paged(1, 1), timeline_bins=0, progress=False)
+    figures = figures_of(smallest.summary())
+    return {name: int if isinstance(value, int) else float for name, value in figures.items()}

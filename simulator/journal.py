@@ -1,0 +1,159 @@
+"""The results of a sweep on disk: safe to interrupt at any instant, and found again by who goes on.
+
+While it runs, every result is a line of JSON in ``FILE.partial``, on the disk before the next. At the end FILE is
+written whole, CSV or Parquet, in the order of the grid, and the lines go. A run is known by its key, in the column
+``run``; whoever starts the same sweep again is handed all that either file has, failed runs excepted.
+"""
+
+import json
+import os
+from collections.abc import Collection
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+from allocators.base import InputError
+from simulator.jobs import Figures, Outcome, figure_types
+from simulator.output import write_whole
+from simulator.parquet import pyarrow
+
+ENDINGS = (".csv", ".parquet")
+RUN, ERROR = "run", "error"
+_HEAD = {"format": "kvfrag sweep 1"}
+
+
+class Journal:
+    """The results that a file has, and where more are added. Raises InputError when the file is not a sweep's."""
+
+    def __init__(self, path: Path, option: str = "out") -> None:
+        self.path, self.partial = path, path.with_name(f"{path.name}.partial")
+        self._name = f"{option}(={path})"
+        if path.suffix.lower() not in ENDINGS:
+            raise InputError(f"{self._name} must end in one of {', '.join(ENDINGS)}")
+        if self._is_parquet:
+            pyarrow()
+        self._lines: IO[bytes] | None = None
+        self._whole_bytes = 0
+        self.finished: dict[str, Figures] = {}
+        """The figures of each run that is done, by its key."""
+        self._held: set[str] = set()
+        try:
+            if path.exists() and path.stat().st_size:
+                self._read_table()
+            if self.partial.exists():
+                self._read_lines()
+        except OSError as error:
+            raise InputError(f"{self._name} cannot be read: {error.strerror}") from None
+
+    @property
+    def _is_parquet(self) -> bool:
+        return self.path.suffix.lower() == ".parquet"
+
+    @property
+    def where(self) -> str:
+        """The file, or the lines of one that is not whole yet."""
+        return str(self.partial if self.partial.exists() else self.path)
+
+    def check(self, keys: Collection[str]) -> None:
+        """Raise InputError when the file has runs that are none of these: they would be lost."""
+        foreign = self._held - set(keys)
+        if foreign:
+            raise InputError(
+                f"{self._name} was made by another sweep: {len(foreign):,} of its {len(self._held):,} runs are none of "
+                "this one's (its grid may grow; its trace, settings and version must stay); name another file"
+            )
+
+    def add(self, key: str, outcome: Outcome) -> None:
+        """Add a result; it is on the disk when this returns. Raises InputError when it cannot be written."""
+        try:
+            if self._lines is None:
+                self._lines = self.partial.open("ab")
+                self._lines.truncate(self._whole_bytes)  # a line that was cut off
+                if not self._whole_bytes:
+                    self._write(_HEAD)
+            self._write({RUN: key, **({ERROR: outcome.error} if outcome.figures is None else outcome.figures)})
+            self._keep(key, outcome.error, outcome.figures or {})
+        except OSError as error:
+            raise InputError(f"{self.partial} cannot be written: {error.strerror}") from None
+
+    def finish(self, table: pd.DataFrame) -> None:
+        """Write the table whole in place of the lines."""
+        file = BytesIO()
+        table = _with_whole_numbers(table)
+        if self._is_parquet:
+            table.to_parquet(file, index=False)
+        else:
+            table.to_csv(file, index=False, lineterminator="\n")
+        write_whole(self.path, file.getvalue())
+        self.close()
+        self.partial.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file of lines."""
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
+
+    def _write(self, content: dict[str, Any]) -> None:
+        if self._lines is not None:
+            self._lines.write(json.dumps(content).encode() + b"\n")
+            self._lines.flush()
+            os.fsync(self._lines.fileno())
+
+    def _keep(self, key: str, error: object, figures: Figures) -> None:
+        self._held.add(key)
+        if not error:
+            self.finished[key] = figures
+
+    def _read_table(self) -> None:
+        try:
+            if self._is_parquet:
+                table = pd.read_parquet(self.path).astype(object)
+            else:
+                table = pd.read_csv(self.path, dtype=object, keep_default_na=False)
+            columns = table[[RUN, ERROR, *figure_types()]]
+        except (ValueError, LookupError, pd.errors.ParserError, OSError):
+            raise InputError(f"{self._name} holds no sweep of this version; name another file") from None
+        for key, error, *figures in columns.itertuples(index=False):
+            values = dict(zip(figure_types(), map(_number, figures), strict=True))
+            self._keep(str(key), not pd.isna(error) and error, values)
+
+    def _read_lines(self) -> None:
+        lines = self.partial.read_bytes().splitlines(keepends=True)
+        for nth, line in enumerate(lines):
+            if not line.endswith(b"\n"):
+                break  # the last one, cut off
+            try:
+                content = json.loads(line)
+                if nth == 0 and content != _HEAD:
+                    raise ValueError
+                if nth:
+                    self._keep(content.pop(RUN), content.get(ERROR), content)
+            except (ValueError, LookupError, AttributeError, TypeError):
+                raise InputError(
+                    f"{self.partial}: line {nth + 1} is not of a sweep of this version; remove it, or name another file"
+                ) from None
+            self._whole_bytes += len(line)
+
+
+def _number(value: Any) -> Any:
+    """A figure as it was before it was written."""
+    if isinstance(value, str):
+        if not value:
+            return None
+        return int(value) if value.lstrip("-").isdecimal() else float(value)
+    return None if pd.isna(value) else value
+
+
+def _with_whole_numbers(table: pd.DataFrame) -> pd.DataFrame:
+    """Whole numbers stay whole where some row has none: 16 and nothing, not 16.0 and NaN."""
+    types = figure_types()
+    whole = [
+        name
+        for name, values in table.items()
+        if values.dtype == float and types.get(str(name), int) is int and values.isna().any()
+        if (values.dropna() % 1 == 0).all()
+    ]
+    return table.astype(dict.fromkeys(whole, "Int64"))

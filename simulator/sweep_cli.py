@@ -1,0 +1,205 @@
+"""``kvfrag sweep``: many runs side by side, a table, a results file, a curve."""
+
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from allocators.base import InputError, one_of
+from simulator.catalogue import find_file
+from simulator.executors import LostError, dask_executor
+from simulator.grid import positives, seeds_of, wholes
+from simulator.jobs import figure_types
+from simulator.journal import Journal
+from simulator.options import (
+    Format,
+    Quiet,
+    StoppedError,
+    Strict,
+    check_picture,
+    draw,
+    note,
+    read_trace,
+    whole_number,
+)
+from simulator.plan import Plan, planned
+from simulator.progress import is_watched
+from simulator.report import check_outputs
+from simulator.server_options import (
+    Cost,
+    Gpu,
+    Memory,
+    Model,
+    Preemption,
+    SwapSlots,
+    TooLong,
+    Window,
+    pool_slots,
+    server_settings,
+    step_cost,
+)
+from simulator.sweep_report import curves, print_sweep
+from simulator.sweeping import carry_out_all
+from simulator.trace import Trace
+
+_SEVERAL = "One number, or several: 1,2,4 or START:STOP:STEP."
+
+
+def _several(metavar: str, help: str) -> Any:
+    return typer.Option(metavar=metavar, help=f"{help} {_SEVERAL}")
+
+
+def sweep(
+    trace: Annotated[
+        str,
+        typer.Argument(metavar="TRACE", help="A trace file, a public trace, or a workload: sharegpt:duration=900."),
+    ],
+    allocator: Annotated[
+        list[str],
+        typer.Option(
+            "-a",
+            "--allocator",
+            metavar="SPEC",
+            help="Such as paged:block_size=16, or several in braces, quoted: 'paged:block_size={1,16}'; or your own: "
+            "package.module.Class:arg=1. Repeat for more.",
+        ),
+    ],
+    capacity: Annotated[str | None, _several("SLOTS", "Size of the pool in token slots.")] = None,
+    memory: Memory = None,
+    model: Model = None,
+    gpu: Gpu = None,
+    rate: Annotated[
+        str | None, _several("R", "Requests a second; a trace with arrivals of its own is stretched to it.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="N", help="So many seeds from 0 on, or which: 3,7. For what is drawn.")
+    ] = None,
+    max_model_len: Annotated[str | None, _several("N", "Longest prompt + output, in tokens.")] = None,
+    max_batch: Annotated[str | None, _several("N", "Most requests running at once.")] = None,
+    max_batch_tokens: Annotated[str | None, _several("N", "Most new tokens in one iteration.")] = None,
+    too_long: TooLong = "reject",
+    preemption: Preemption = "recompute",
+    swap_slots: SwapSlots = None,
+    cost: Cost = None,
+    window: Window = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Keep results as they come: .csv or .parquet. The same command, or one with a larger grid, goes on.",
+        ),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curves: .png, .svg or .pdf.")] = None,
+    x: Annotated[
+        str | None, typer.Option("--x", metavar="COLUMN", help="Across; default: the first setting that varies.")
+    ] = None,
+    y: Annotated[str, typer.Option("--y", metavar="COLUMN", help="Upwards: a figure of the results file.")] = "used",
+    workers: Annotated[int | None, whole_number("N", "Processes on this machine; default: one a core.")] = None,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on a Dask cluster: tcp://host:8786, its scheduler's.")
+    ] = None,
+    format: Format = None,
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Replay a trace against every allocator with every setting, on all cores or a cluster; a row a run."""
+    if plot is not None:
+        check_picture(plot)
+        one_of("--y", y, list(figure_types()))
+    elif x is not None:
+        raise InputError("--x needs --plot FILE: it says what is drawn")
+    if dask is not None and workers is not None:
+        raise InputError("--workers is for this machine, and --dask for a cluster; give one of them")
+    check_outputs({"-o": output, "--plot": plot}, [find_file(trace), model])
+    lengths, batches, tokens = (
+        [None] if given is None else wholes(name, given)
+        for name, given in (
+            ("--max-model-len", max_model_len),
+            ("--max-batch", max_batch),
+            ("--max-batch-tokens", max_batch_tokens),
+        )
+    )
+    rates = None if rate is None else positives("--rate", rate)
+    numbers = None if seeds is None else seeds_of("--seeds", seeds)
+    sizes = [None] if capacity is None else wholes("--capacity", capacity)
+    slots = [pool_slots(size, memory, model) for size in sizes]
+    settings: dict[str, Any] = vars(
+        server_settings(
+            *(lengths[0], batches[0], tokens[0], too_long, preemption, swap_slots),
+            *(step_cost(cost, model, gpu), window),
+        )
+    )
+    settings |= {"max_model_len": lengths, "max_batch": batches, "max_batch_tokens": tokens}
+    say = partial(note, quiet)
+    journal = None if output is None else Journal(output, "-o")
+    notes = iter([quiet])  # a file that is read for each rate and seed is noted once
+
+    def read(text: str, rate: float | None = None, seed: int = 0) -> Trace:
+        return read_trace(text, strict, quiet if rate is None else next(notes, True), format, rate, seed=seed)
+
+    try:
+        with ExitStack() as stack:
+            executor = None if dask is None else stack.enter_context(dask_executor(dask, say))
+            plan = stack.enter_context(
+                planned(trace, allocator, capacity=slots, rate=rates, seeds=numbers, read=read, **settings)
+            )
+            across = _across(plan, x) if plot is not None else ""
+            if plan.repeated:
+                say(f"{plan.repeated:,} runs are in the grid more than once, and are carried out once")
+            if journal is not None:
+                journal.check(plan.keys)
+            if journal is not None and journal.finished:
+                say(f"{len(journal.finished):,} of {len(plan.jobs):,} runs were done already, in {journal.where}")
+            shown = not quiet and is_watched()
+            table = carry_out_all(plan, journal, executor, workers, shown, say)
+    except KeyboardInterrupt:
+        raise StoppedError(_kept(journal)) from None
+    except LostError as error:
+        note(False, f"kvfrag: {error}; {_kept(journal)}")
+        raise typer.Exit(1) from None
+    if output is not None:
+        say(f"wrote {output}: {len(table):,} runs")
+    if plot is not None:
+        _draw(table, across, y, plot, quiet)
+    print_sweep(table, everything=output is None)
+    failed = int(table["error"].notna().sum())
+    if failed:
+        note(False, f"kvfrag: {failed:,} of {len(table):,} runs failed; the same command tries them again")
+        raise typer.Exit(1)
+
+
+def _across(plan: Plan, x: str | None) -> str:
+    """The column of the x axis, or an InputError."""
+    if x is not None:
+        return one_of("--x", x, plan.settings)
+    names = plan.varied()
+    numbers = [name for name in names if not any(isinstance(cells.get(name), str) for cells in plan.cells)]
+    if not names:
+        raise InputError("--plot needs a setting with two values or more, such as -a paged:block_size={1,16}")
+    return [*numbers, *names][0]
+
+
+def _draw(table: pd.DataFrame, x: str, y: str, path: Path, quiet: bool) -> None:
+    drawn, left_out = curves(table, x, y)
+    if left_out:
+        note(quiet, f"not drawn, for want of {x} or {y}: {', '.join(left_out)}")
+    if drawn.empty:
+        note(quiet, f"{path} is not drawn: no run has both {x} and {y}")
+        return
+    from simulator.plots import sweep_lines
+
+    draw(sweep_lines(drawn, x, y, by="curve"), path, quiet)
+
+
+def _kept(journal: Journal | None) -> str:
+    if journal is None:
+        return "nothing is kept without -o FILE"
+    kept = len(Journal(journal.path, "-o").finished)  # on the disk, that is: a result may be there and not told yet
+    if not kept:
+        return "no run was done yet"
+    return f"{kept:,} run{'s are' if kept > 1 else ' is'} kept in {journal.where}, and the same command goes on"

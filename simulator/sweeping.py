@@ -1,0 +1,100 @@
+"""``sweep``: a grid of runs in, one table out, a row a run; what an earlier sweep has done is not done again."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from allocators.base import whole
+from simulator import executors
+from simulator.grid import Several
+from simulator.jobs import Job, Outcome
+from simulator.journal import Journal
+from simulator.plan import AnyTrace, Plan, planned
+from simulator.progress import progress_bar
+from simulator.report import check_outputs
+from simulator.trace import Trace
+
+
+def sweep(
+    trace: AnyTrace,
+    allocators: str | Sequence[str],
+    *,
+    capacity: Several,
+    rate: Several | None = None,
+    seeds: Several | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> pd.DataFrame:
+    """Replay traces against every allocator with every setting: a table with a row a run, in the order of the grid.
+
+    ``trace``: a Trace, or what a command line names: a file, a workload. ``allocators``: specs, with lists in braces,
+    ``paged:block_size={1,8,16}``. ``capacity``: slots. ``rate``: requests a second; a trace with arrivals of its own is
+    stretched to it. ``seeds``: so many from 0 on, or which; for what is drawn. ``settings``: the fields of
+    :class:`~simulator.settings.Settings`. A number may be several, see :mod:`simulator.grid`; any setting but the
+    window may be a list.
+
+    ``executor``: any of ``concurrent.futures``; None: so many ``workers`` of this machine (None: all its cores).
+    ``out``: a file, .csv or .parquet, to which results are kept as they come; called again, it goes on with those it
+    has. ``progress``: whether a bar is shown; None: in a terminal or a notebook.
+
+    Columns: ``allocator`` and each option of any (NaN for one without it), ``capacity``, the settings, ``trace``,
+    ``rate``, ``seed``; the figures of ``Run.summary()``, shares under their own names, those of the saturated time
+    ending in ``_saturated``; ``error``, what went wrong with a run that failed; ``run``, what it is known by.
+
+    Raises InputError, before anything runs, for what is wrong with the grid, the trace or the file, and LostError when
+    the executor gives up; what was done by then is in the file.
+    """
+    path = None if out is None else Path(out)
+    check_outputs({"out": path}, [] if isinstance(trace, Trace) else [os.fspath(trace)])
+    journal = None if path is None else Journal(path)
+    with planned(trace, allocators, capacity=capacity, rate=rate, seeds=seeds, **settings) as plan:
+        return carry_out_all(plan, journal, executor, workers, progress)
+
+
+def carry_out_all(
+    plan: Plan,
+    journal: Journal | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+    say: Callable[[str], object] = str,
+) -> pd.DataFrame:
+    """Carry out the runs of a plan that the journal does not have; the table of all. ``say`` hears of odd things."""
+    count = executors.cores() if workers is None else whole("workers", workers)
+    outcomes: dict[str, Outcome] = {}
+    if journal is not None:
+        journal.check(plan.keys)
+        outcomes = {key: Outcome(figures) for key, figures in journal.finished.items()}
+    # One trace after the other, so that a process has it from the run before.
+    todo = sorted((job for job in plan.jobs if job.key not in outcomes), key=lambda job: job.source.identity)
+    failed = 0
+    with progress_bar(len(todo), "sweep", "run", progress) as bar:
+
+        def done(job: Job, outcome: Outcome) -> None:
+            nonlocal failed
+            failed += outcome.figures is None
+            outcomes[job.key] = outcome
+            if journal is not None:
+                journal.add(job.key, outcome)
+            bar.set_postfix(failed=failed, refresh=False)
+            bar.update()
+
+        try:
+            if executor is None:
+                executors.run_here(todo, count, done, say)
+            else:
+                executors.run_elsewhere(todo, executor, done)
+        finally:
+            if journal is not None:
+                journal.close()
+    table = plan.table(outcomes)
+    if journal is not None:
+        journal.finish(table)
+    return table
