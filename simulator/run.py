@@ -150,7 +150,7 @@ class Run:
             "share_saturated": share(SATURATED, whole["saturated_ps"]),
             "mean_largest_free": _ratio(whole["largest"], self.duration_ps),
             "refused_although_free_s": whole["external_ps"] / 10**12,
-            "mean_wait_s": self.waits_s(),
+            "mean_wait": {f"{cause}_s": mean_s for cause, mean_s in self.waits_s().items()},
         }
 
     def waits_s(self) -> dict[str, float]:

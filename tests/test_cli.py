@@ -414,7 +414,7 @@ RUN_KEYS = [
         "share_saturated",
         "mean_largest_free",
         "refused_although_free_s",
-        "mean_wait_s",
+        "mean_wait",
     ),
 ]
 SETTINGS_KEYS = [
@@ -675,9 +675,11 @@ def test_the_tables_show_the_figures(kvfrag: Kvfrag) -> None:
             *(str(run[key]) for key in ("finished", "preemptions")),
             str(rejected),
         ]
-        waits = run["mean_wait_s"]
+        waits = run["mean_wait"]
         shown_causes = ("behind", "too_little_free", "iteration", "preempted")
-        assert waited == [f"{wait:,.2f}" for wait in (sum(waits.values()), *(waits[cause] for cause in shown_causes))]
+        assert waited == [
+            f"{wait:,.2f}" for wait in (sum(waits.values()), *(waits[f"{cause}_s"] for cause in shown_causes))
+        ]
     # Every column is explained.
     for word in (
         "used",

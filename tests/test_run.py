@@ -137,7 +137,7 @@ def test_the_summary_is_what_the_integrals_say() -> None:
         "share_saturated": dict.fromkeys(CATEGORIES, 0.0) | {"residual": 1.0},
         "mean_largest_free": 50.0,
         "refused_although_free_s": 1e-12,
-        "mean_wait_s": run.waits_s(),
+        "mean_wait": {f"{cause}_s": mean_s for cause, mean_s in run.waits_s().items()},
     }
     assert Layout(1_500_000_000_000, None, ()).time_s == 1.5
 
