@@ -10,10 +10,8 @@ The four steps of an iteration (semantics.md section 3) are the four parts of th
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain
-from typing import NamedTuple
 
 import simpy
 
@@ -23,40 +21,12 @@ from simulator.batch import Batch, broken_promise
 from simulator.decisions import DecisionLog
 from simulator.ledger import BATCH, EXTERNAL, NOBODY, PACK_ROWS, RESIDUAL, TOKENS, Ledger
 from simulator.run import Layout
+from simulator.served import Requests, Served
 from simulator.settings import Settings
 from simulator.stretch import boundary, duration_ps
 
 _LONGEST_GAP_PS = 1 << 62  # of one row of the ledger
 _MOST_AHEAD = 1 << 12  # iterations for which grows are looked up at once, a period more or less
-
-
-@dataclass
-class Served:
-    """What happened, by row of the trace; times in picoseconds, None for what did not happen."""
-
-    admitted_ps: list[int | None]
-    finished_ps: list[int | None]
-    preemptions: dict[int, int]
-    requeued_ps: list[tuple[int, int, int]]
-    """Waits after a preemption: who, from, to; a wait that had not ended yet ends with the run."""
-    layouts: list[Layout] = field(default_factory=list)
-    running: set[int] = field(default_factory=set)
-    """Rows still running when it stopped."""
-    finished: int = 0
-    iterations: int = 0
-    peak_batch: int = 0
-    end_ps: int = 0
-    stopped: bool = False
-    """Whether the window's end stopped it."""
-
-
-class Requests(NamedTuple):
-    """What is served: the columns of a trace, and which rows of it are not rejected, in the order of arrival."""
-
-    arrivals_ps: Sequence[int]
-    prompt_tokens: Sequence[int]
-    output_tokens: Sequence[int]
-    rows: Sequence[int]
 
 
 class Server:

@@ -6,10 +6,11 @@ from typing import TypedDict, Unpack
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
-from simulator.engine import Requests, Served, Server, serve
+from simulator.engine import Server, serve
 from simulator.ledger import Ledger
 from simulator.progress import progress_bar
 from simulator.run import Run, Source
+from simulator.served import Requests, Served
 from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
 from simulator.tables import requests_table, timeline_table
 from simulator.trace import Trace

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from simulator.engine import Served
 from simulator.ledger import CATEGORIES
 from simulator.run import REQUEST_TYPES, WAIT, WAITED
+from simulator.served import Served
 from simulator.trace import Trace
 from simulator.waits import Ints
 
