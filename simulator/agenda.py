@@ -33,9 +33,11 @@ class Agenda:
 
     def discard(self, iteration: int, request: int) -> None:
         """Remove a request, if it is there."""
-        if (iteration, request) in self.heap:
+        try:
             self.heap.remove((iteration, request))
-            heapify(self.heap)
+        except ValueError:
+            return
+        heapify(self.heap)
 
 
 class Ring(list[list[int]]):
