@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -74,8 +75,26 @@ class UnevenPaged(Paged):
         self.grow_slots = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_grows_of_unknown_size_give_the_same_run(seed: int) -> None:
+class GenerousPaged(Paged):
+    """Paged, with room for 40 tokens more at admission: a request grows for the first time only blocks later."""
+
+    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
+        return super().fits_empty(prompt_tokens + 40, output_tokens)
+
+    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:
+        return super().admit(request_id, prompt_tokens + 40, output_tokens, alone)
+
+
+class UnevenGenerousPaged(UnevenPaged, GenerousPaged):
+    """The same without telling."""
+
+
+@pytest.mark.parametrize(
+    ("pair", "seed"),
+    [((Paged, UnevenPaged), seed) for seed in range(60)]
+    + [((GenerousPaged, UnevenGenerousPaged), seed) for seed in range(40)],
+)
+def test_grows_of_unknown_size_give_the_same_run(pair: tuple[type[Paged], type[Paged]], seed: int) -> None:
     r = Random(seed)
     count = r.choice([5, 30])
     rows = [(r.randrange(2000), r.randrange(1, 40), r.randrange(1, 60)) for _ in range(count)]
@@ -89,12 +108,24 @@ def test_grows_of_unknown_size_give_the_same_run(seed: int) -> None:
     )
     block_size, watermark = r.choice([1, 3, 16]), r.choice(["0", "0.1"])
     even, uneven = (
-        simulate(trace, kind(130, block_size, watermark), layout_times_s=[1e-6, 3e-6], **settings)
-        for kind in (Paged, UnevenPaged)
+        simulate(trace, kind(130, block_size, watermark), layout_times_s=[1e-6, 3e-6], **settings) for kind in pair
     )
     assert (even.integrals, even.counts, even.layouts) == (uneven.integrals, uneven.counts, uneven.layouts)
     assert even.requests.equals(uneven.requests)
     assert even.timeline.equals(uneven.timeline)
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+@pytest.mark.parametrize("lie", [lambda served: served + 1, lambda _: -1])
+def test_a_grow_that_lies_is_caught(lie: Callable[[int], int], requests: int) -> None:
+    class Lying(Paged):
+        def grow(self, request_ids: Sequence[int]) -> int:
+            return lie(super().grow(request_ids))
+
+    # Alone it grows within a stretch; of three, one grows in the iteration in which another one has ended.
+    trace = Trace.from_columns([0] * requests, [4] * requests, [20, 5, 6][:requests])
+    with pytest.raises(RuntimeError, match=r"broke a promise: grow served -?\d of \d+ requests"):
+        simulate(trace, Lying(60, 4))
 
 
 @pytest.mark.parametrize(
