@@ -3,7 +3,8 @@
 Between two **decisions** (an arrival that can be admitted, a finish, a grow that the pool cannot serve) nothing
 happens but that every running request writes one more token state, so whole stretches have closed forms
 (``simulator/stretch.py``). When a request will end is known when it is admitted, and so is when it will next need
-memory: both are kept by iteration number (``simulator/agenda.py``). The clock is SimPy's, in whole picoseconds.
+memory (``simulator/agenda.py``): where any free slot serves anyone, all grows of a stretch are done at once, in the
+order in which they would happen one by one. The clock is SimPy's, in whole picoseconds.
 
 The four steps of an iteration (semantics.md section 3) are the four parts of the loop in :meth:`Server.serve`.
 """
