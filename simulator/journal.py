@@ -2,12 +2,14 @@
 
 While it runs, every result is a line of JSON in ``FILE.partial``, on the disk before the next. At the end FILE is
 written whole, CSV or Parquet, in the order of the grid, and the lines go. A run is known by its key, in the column
-``run``; whoever starts the same sweep again is handed all that either file has, failed runs excepted.
+``run``; whoever starts the same sweep again is handed all that either file has, failed runs excepted. Two sweeps that
+write to one file would lose each other's results: the file of lines is locked while a sweep runs.
 """
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +18,7 @@ import pandas as pd
 
 from allocators.base import InputError
 from simulator.jobs import Figures, Outcome, figure_types
+from simulator.locks import held
 from simulator.output import write_whole
 from simulator.parquet import pyarrow
 
@@ -28,12 +31,9 @@ class Journal:
     """The results that a file has, and where more are added. Raises InputError when the file is not a sweep's."""
 
     def __init__(self, path: Path, option: str = "out") -> None:
-        self.path, self.partial = path, path.with_name(f"{path.name}.partial")
+        self.path, self.partial = path, _partial(path)
         self._name = f"{option}(={path})"
-        if path.suffix.lower() not in ENDINGS:
-            raise InputError(f"{self._name} must end in one of {', '.join(ENDINGS)}")
-        if self._is_parquet:
-            pyarrow()
+        _check_kind(self._name, path)
         self._lines: IO[bytes] | None = None
         self._whole_bytes = 0
         self.finished: dict[str, Figures] = {}
@@ -49,12 +49,12 @@ class Journal:
 
     @property
     def _is_parquet(self) -> bool:
-        return self.path.suffix.lower() == ".parquet"
+        return _is_parquet(self.path)
 
     @property
     def where(self) -> str:
         """The file, or the lines of one that is not whole yet."""
-        return str(self.partial if self.partial.exists() else self.path)
+        return str(self.partial if self.partial.exists() and self.partial.stat().st_size else self.path)
 
     def check(self, keys: Collection[str]) -> None:
         """Raise InputError when the file has runs that are none of these: they would be lost."""
@@ -136,6 +136,40 @@ class Journal:
                     f"{self.partial}: line {nth + 1} is not of a sweep of this version; remove it, or name another file"
                 ) from None
             self._whole_bytes += len(line)
+
+
+@contextmanager
+def journal_at(path: Path, option: str = "out") -> Iterator[Journal]:
+    """The journal of a file that no other sweep is writing. Raises InputError, for one that another is writing too."""
+    name, partial = f"{option}(={path})", _partial(path)
+    _check_kind(name, path)
+    with ExitStack() as stack:
+        try:
+            ours = stack.enter_context(held(partial))
+        except OSError as error:
+            raise InputError(f"{partial} cannot be written: {error.strerror}") from None
+        if not ours:
+            raise InputError(f"{name}: another sweep is writing {path}; wait for its end, or name another file")
+        journal = Journal(path, option)
+        stack.callback(journal.close)
+        yield journal
+
+
+def _partial(path: Path) -> Path:
+    """Where the lines are: beside the file itself, not beside a link to it."""
+    real = path.resolve() if path.is_symlink() else path
+    return real.with_name(f"{real.name}.partial")
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def _check_kind(name: str, path: Path) -> None:
+    if path.suffix.lower() not in ENDINGS:
+        raise InputError(f"{name} must end in one of {', '.join(ENDINGS)}")
+    if _is_parquet(path):
+        pyarrow()
 
 
 def _number(value: Any) -> Any:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -20,6 +19,7 @@ from simulator.bands import varied
 from simulator.grid import MOST_VALUES, Several, expand, positives, seeds_of, wholes
 from simulator.jobs import Job, Outcome, figure_types
 from simulator.journal import ERROR, RUN
+from simulator.locks import scratch_folder
 from simulator.settings import MOST_SLOTS, Settings
 from simulator.sources import TraceReader, trace_sources
 from simulator.trace import Trace, open_trace
@@ -96,8 +96,8 @@ def planned(
         raise InputError(f"the grid has {count:,} runs; {MOST_VALUES:,} is the most")
     known = [_allocator(spec, capacities, servers) for spec in specs]
 
-    with TemporaryDirectory(prefix="kvfrag-sweep-") as folder:
-        sources = list(trace_sources(trace, rates, numbers, Path(folder), read))
+    with scratch_folder() as folder:
+        sources = list(trace_sources(trace, rates, numbers, folder, read))
         name = trace.name if isinstance(trace, Trace) else Path(os.fspath(trace)).name
         found: dict[str, tuple[Job, Cells]] = {}
         for (spec, options), slots, server, source in product(known, capacities, servers, sources):

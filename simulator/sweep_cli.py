@@ -13,7 +13,7 @@ from simulator.catalogue import find_file
 from simulator.executors import LostError, dask_executor
 from simulator.grid import positives, seeds_of, wholes
 from simulator.jobs import figure_types
-from simulator.journal import Journal
+from simulator.journal import Journal, journal_at
 from simulator.options import (
     Format,
     Quiet,
@@ -136,7 +136,6 @@ def sweep(
     )
     settings |= {"max_model_len": lengths, "max_batch": batches, "max_batch_tokens": tokens}
     say = partial(note, quiet)
-    journal = None if output is None else Journal(output, "-o")
     notes = iter([quiet])  # a file that is read for each rate and seed is noted once
 
     def read(text: str, rate: float | None = None, seed: int = 0) -> Trace:
@@ -144,6 +143,7 @@ def sweep(
 
     try:
         with ExitStack() as stack:
+            journal = None if output is None else stack.enter_context(journal_at(output, "-o"))
             executor = None if dask is None else stack.enter_context(dask_executor(dask, say))
             plan = stack.enter_context(
                 planned(trace, allocator, capacity=slots, rate=rates, seeds=numbers, read=read, **settings)
@@ -158,9 +158,9 @@ def sweep(
             shown = not quiet and is_watched()
             table = carry_out_all(plan, journal, executor, workers, shown, say)
     except KeyboardInterrupt:
-        raise StoppedError(_kept(journal)) from None
+        raise StoppedError(_kept(output)) from None
     except LostError as error:
-        note(False, f"kvfrag: {error}; {_kept(journal)}")
+        note(False, f"kvfrag: {error}; {_kept(output)}")
         raise typer.Exit(1) from None
     if output is not None:
         say(f"wrote {output}: {len(table):,} runs")
@@ -196,10 +196,11 @@ def _draw(table: pd.DataFrame, x: str, y: str, path: Path, quiet: bool) -> None:
     draw(sweep_lines(drawn, x, y, by="curve"), path, quiet)
 
 
-def _kept(journal: Journal | None) -> str:
-    if journal is None:
+def _kept(output: Path | None) -> str:
+    if output is None:
         return "nothing is kept without -o FILE"
-    kept = len(Journal(journal.path, "-o").finished)  # on the disk, that is: a result may be there and not told yet
+    journal = Journal(output, "-o")
+    kept = len(journal.finished)  # on the disk, that is: a result may be there and not told yet
     if not kept:
         return "no run was done yet"
     return f"{kept:,} run{'s are' if kept > 1 else ' is'} kept in {journal.where}, and the same command goes on"

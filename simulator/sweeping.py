@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from allocators.base import whole
 from simulator import executors
 from simulator.grid import Several
 from simulator.jobs import Job, Outcome
-from simulator.journal import Journal
+from simulator.journal import Journal, journal_at
 from simulator.plan import AnyTrace, Plan, planned
 from simulator.progress import progress_bar
 from simulator.report import check_outputs
@@ -53,8 +54,9 @@ def sweep(
     """
     path = None if out is None else Path(out)
     check_outputs({"out": path}, [] if isinstance(trace, Trace) else [os.fspath(trace)])
-    journal = None if path is None else Journal(path)
-    with planned(trace, allocators, capacity=capacity, rate=rate, seeds=seeds, **settings) as plan:
+    with ExitStack() as stack:
+        journal = None if path is None else stack.enter_context(journal_at(path))
+        plan = stack.enter_context(planned(trace, allocators, capacity=capacity, rate=rate, seeds=seeds, **settings))
         return carry_out_all(plan, journal, executor, workers, progress)
 
 

@@ -94,6 +94,22 @@ def test_a_kill_loses_only_what_was_on_and_leaves_no_process_behind(tmp_path: Pa
     _finish(tmp_path, command, done=2)
 
 
+@pytest.mark.parametrize("name", ["t.csv", "link.csv"])
+def test_a_second_sweep_into_the_same_file_is_refused_until_the_first_has_left(name: str, tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to("t.csv")
+    command = gated_sweep("t.csv")
+    with started(tmp_path, *command) as process:
+        wait_until(lambda: results_in(tmp_path / "t.csv.partial") == 2, process)
+        with started(tmp_path, *gated_sweep(name, last=1)) as second:
+            out, told = second.communicate()
+        assert (second.returncode, out) == (2, "")
+        assert told == f"kvfrag: -o(={name}): another sweep is writing {name}; wait for its end, or name another file\n"
+        assert process.poll() is None and results_in(tmp_path / "t.csv.partial") == 2
+        process.kill()  # the lock goes with the processes, however they went
+        process.wait()
+    _finish(tmp_path, command, done=2)
+
+
 def alive(folder: Path) -> list[int]:
     """Which of the processes that ran something still do."""
     found = []
