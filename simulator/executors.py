@@ -71,7 +71,13 @@ def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, worker
     ended: SimpleQueue[Future[Outcome]] = SimpleQueue()
 
     def hand(job: Job) -> None:
-        handed[future := executor.submit(carry_out, job)] = job
+        try:
+            future = executor.submit(carry_out, job)
+        except BrokenExecutor:
+            raise
+        except Exception as error:  # it was shut down, or its cluster is gone
+            raise LostError(f"the executor takes no runs: {' '.join(str(error).split())}") from error
+        handed[future] = job
         future.add_done_callback(ended.put)
 
     try:

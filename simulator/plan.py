@@ -16,7 +16,7 @@ import pandas as pd
 from allocators import ALLOCATORS, make_allocator, parse_spec
 from allocators.base import InputError
 from simulator.bands import varied
-from simulator.grid import MOST_VALUES, Several, expand, positives, seeds_of, wholes
+from simulator.grid import Several, check_runs, expand, positives, seeds_of, several, wholes
 from simulator.jobs import Job, Outcome, figure_types
 from simulator.journal import ERROR, RUN
 from simulator.locks import scratch_folder
@@ -84,16 +84,15 @@ def planned(
     **settings: Any,
 ) -> Iterator[Plan]:
     """The plan of a sweep; its scratch files are gone at the end. Arguments and errors are those of ``sweep``."""
-    specs = [spec for text in ([allocators] if isinstance(allocators, str) else allocators) for spec in expand(text)]
-    if not specs:
-        raise InputError("allocators: an empty grid has no runs; name one, such as paged:block_size={1,16}")
+    if not isinstance(trace, str | os.PathLike | Trace):
+        raise InputError(f"trace(={trace!r}) must be a Trace, or the name of a file or a workload")
+    specs = _specs(allocators)
     capacities = wholes("capacity", capacity)
-    servers = _servers(settings)
+    choices = _choices(settings)
     rates = [] if rate is None else positives("rate", rate)
     numbers = [] if seeds is None else seeds_of("seeds", seeds)
-    count = len(specs) * len(capacities) * len(servers) * max(1, len(rates)) * max(1, len(numbers))
-    if count > MOST_VALUES:
-        raise InputError(f"the grid has {count:,} runs; {MOST_VALUES:,} is the most")
+    count = check_runs([specs, capacities, *choices, rates or [None], numbers or [None]])
+    servers = [Settings(**dict(zip(settings, chosen, strict=True))) for chosen in product(*choices)]
     known = [_allocator(spec, capacities, servers) for spec in specs]
 
     with scratch_folder() as folder:
@@ -111,20 +110,33 @@ def planned(
         yield Plan(list(jobs), list(cells), count - len(jobs))
 
 
-def _servers(given: Mapping[str, Any]) -> list[Settings]:
-    """The settings: every combination of those that are several."""
+def _specs(allocators: str | Sequence[str]) -> list[str]:
+    """The specs, lists in braces expanded."""
+    texts = several("allocators", allocators)
+    for text in texts:
+        if not isinstance(text, str):
+            raise InputError(f"allocators: {text!r} must be a spec, such as 'paged:block_size={{1,16}}'")
+    if not texts:
+        raise InputError("allocators: an empty grid has no runs; name one, such as paged:block_size={1,16}")
+    return [spec for text in texts for spec in expand(text)]
+
+
+def _choices(given: Mapping[str, Any]) -> list[list[Any]]:
+    """The values of each setting."""
     allowed = [field.name for field in fields(Settings)]
-    choices: list[Sequence[Any]] = []
+    choices: list[list[Any]] = []
     for name, value in given.items():
         if name not in allowed:
             raise InputError(f"unknown setting {name!r}; choose from {', '.join(allowed)}")
-        if name in _WHOLE and isinstance(value, str):
-            value = wholes(name, value, at_least=0)
-        several = isinstance(value, list | tuple | range) and name != "window_s"
-        choices.append(value if several else [value])
-        if not len(choices[-1]):
+        if name == "window_s":
+            choices.append([value])
+        elif name in _WHOLE and isinstance(value, str):
+            choices.append([*wholes(name, value, at_least=0)])
+        else:
+            choices.append(several(name, value))
+        if not choices[-1]:
             raise InputError(f"{name} has no value: an empty grid has no runs")
-    return [Settings(**dict(zip(given, chosen, strict=True))) for chosen in product(*choices)]
+    return choices
 
 
 def _allocator(spec: str, capacities: Sequence[int], servers: Sequence[Settings]) -> tuple[str, Cells]:
@@ -135,12 +147,14 @@ def _allocator(spec: str, capacities: Sequence[int], servers: Sequence[Settings]
     name, options = parse_spec(spec)
     roomy = min(max(_ROOMY_SLOTS, 16 * max(capacities)), MOST_SLOTS)
     lengths = {server.max_model_len: None for server in servers}
-    error: Exception | None = None
+    error: BaseException | None = None
     for slots, length in product([*capacities, roomy], lengths):
         try:
             full = make_allocator(spec, slots, length).spec
             break
-        except Exception as raised:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as raised:  # of a user's own constructor, SystemExit too
             error = raised
     else:
         if isinstance(error, ValueError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from allocators.base import whole
+from allocators.base import InputError, whole
 from simulator import executors
 from simulator.grid import Several
 from simulator.jobs import Job, Outcome
@@ -17,7 +17,6 @@ from simulator.journal import Journal, journal_at
 from simulator.plan import AnyTrace, Plan, planned
 from simulator.progress import progress_bar
 from simulator.report import check_outputs
-from simulator.trace import Trace
 
 
 def sweep(
@@ -53,7 +52,7 @@ def sweep(
     the executor gives up; what was done by then is in the file.
     """
     path = None if out is None else Path(out)
-    check_outputs({"out": path}, [] if isinstance(trace, Trace) else [os.fspath(trace)])
+    check_outputs({"out": path}, [os.fspath(trace)] if isinstance(trace, str | os.PathLike) else [])
     with ExitStack() as stack:
         journal = None if path is None else stack.enter_context(journal_at(path))
         plan = stack.enter_context(planned(trace, allocators, capacity=capacity, rate=rate, seeds=seeds, **settings))
@@ -70,6 +69,8 @@ def carry_out_all(
 ) -> pd.DataFrame:
     """Carry out the runs of a plan that the journal does not have; the table of all. ``say`` hears of odd things."""
     count = executors.cores() if workers is None else whole("workers", workers)
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise InputError(f"executor(={executor!r}) must be an Executor of concurrent.futures")
     outcomes: dict[str, Outcome] = {}
     if journal is not None:
         journal.check(plan.keys)

@@ -1,13 +1,15 @@
 """One text, several values: braces, lists, ranges."""
 
 from decimal import Decimal
+from itertools import count
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.grid import MOST_VALUES, expand, positives, seeds_of, wholes
+from simulator.grid import MOST_VALUES, expand, positives, seeds_of, several, wholes
 
 
 def test_braces_become_every_combination_the_last_changing_fastest() -> None:
@@ -56,8 +58,37 @@ def test_numbers_and_sequences_stand_for_themselves() -> None:
     assert positives("rate", 3) == [3.0]
 
 
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=9, unique=True))
+def test_whatever_holds_several_numbers_does_as_well_as_a_list(numbers: list[int]) -> None:
+    for read in (wholes, seeds_of, positives):
+        assert read("x", np.array(numbers)) == read("x", iter(numbers)) == read("x", numbers) == numbers
+        assert read("x", set(numbers)) == read("x", frozenset(numbers)) == sorted(numbers)
+    assert {type(value) for value in several("x", np.array(numbers))} == {int}
+
+
+def test_values_that_are_no_numbers() -> None:
+    assert several("x", {None, 8, 16}) == [8, 16, None] and several("x", {"swap", "recompute"}) == ["recompute", "swap"]
+    assert several("x", "ab") == ["ab"] and several("x", {"a": 1}) == [{"a": 1}] and several("x", np.array(3)) == [3]
+    with pytest.raises(InputError, match="x has more than 100,000 values"):
+        several("x", count())
+
+
+def test_a_product_that_is_too_large_is_told_before_it_is_spelled_out() -> None:
+    assert len(expand("x:a={1:400},b={1:250}")) == MOST_VALUES
+    with pytest.raises(InputError, match="the grid has 100,250 runs; 100,000 is the most"):
+        expand("x:a={1:401},b={1:250}")
+    with pytest.raises(InputError, match="the grid has 9,900,000,999 runs"):
+        expand("x:a={1:99999},b={0:0.99:0.00001}")
+
+
+@pytest.mark.parametrize("spec", ["x:a={}", "x:a={ },b={1}"])
+def test_braces_with_nothing_in_them_are_empty(spec: str) -> None:
+    with pytest.raises(InputError, match="a list in braces is empty"):
+        expand(spec)
+
+
 def test_one_number_is_so_many_seeds_and_several_are_those() -> None:
-    assert seeds_of("seeds", 3) == seeds_of("seeds", "3") == [0, 1, 2]
+    assert seeds_of("seeds", 3) == seeds_of("seeds", "3") == seeds_of("seeds", np.int64(3)) == [0, 1, 2]  # type: ignore[arg-type]
     assert seeds_of("seeds", "3,7") == seeds_of("seeds", [3, 7]) == [3, 7]
     assert seeds_of("seeds", "0:2") == [0, 1, 2]
 
@@ -90,7 +121,7 @@ def test_what_is_no_list_of_whole_numbers_is_told(given_text: str, message: str)
         wholes("capacity", given_text)
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "x", 0, float("nan"), [1, None]])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "x", 0, True, float("nan"), [1, None]])
 def test_what_is_no_number_above_0_is_told(value: object) -> None:
     with pytest.raises(InputError, match=r"rate\(=.*\) must be a finite number > 0"):
         positives("rate", value)  # type: ignore[arg-type]

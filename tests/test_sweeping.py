@@ -254,14 +254,33 @@ def test_a_worker_of_another_version_is_told() -> None:
         ({"batch": 3}, "unknown setting 'batch'; choose from cost, max_model_len"),
         ({"seeds": 2}, "seeds are for workloads"),
         ({"rate": "1:0:1"}, "is empty"),
+        ({"allocators": None}, "allocators: None must be a spec"),
+        ({"allocators": [1]}, "allocators: 1 must be a spec"),
+        ({"executor": "x"}, r"executor\(='x'\) must be an Executor"),
+        ({"trace": None}, r"trace\(=None\) must be a Trace"),
+        ({"rate": True}, r"rate\(=True\)"),
         ({"workers": 0}, r"workers\(=0\) must be a whole number >= 1"),
         ({"capacity": range(1, 90_001), "max_batch": [1, 2]}, "the grid has 180,000 runs; 100,000 is the most"),
     ],
 )
 def test_what_is_wrong_with_the_grid_is_told_before_anything_runs(changed: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"allocators": "paged", "capacity": 4000} | changed
+    arguments: dict[str, Any] = {"trace": TRACE, "allocators": "paged", "capacity": 4000} | changed
     with pytest.raises(InputError, match=message):
-        sweep(TRACE, **arguments)
+        sweep(**arguments)
+
+
+def test_a_grid_that_is_too_large_is_not_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulator.settings.Settings.__post_init__", lambda *_: pytest.fail("it is"))
+    with pytest.raises(InputError, match="the grid has 4,000,000 runs; 100,000 is the most"):
+        sweep(TRACE, "paged", capacity=4000, max_batch="1:2000", max_batch_tokens=np.arange(1, 2001))
+
+
+def test_an_executor_that_was_shut_down_is_told(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        pass
+    with pytest.raises(LostError, match="the executor takes no runs: cannot schedule new futures after shutdown"):
+        sweep(WORKLOAD, "paged", capacity=4000, executor=executor, out=tmp_path / "t.csv")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
