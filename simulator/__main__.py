@@ -2,17 +2,26 @@
 
 import errno
 import os
+import signal
 import sys
+import threading
 from io import TextIOWrapper
 from pathlib import Path
+from time import monotonic
 
 INPUT_WRONG, FAILED, INTERRUPTED = 2, 1, 130
+_DEAF_S = 2.0
 _OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
-    """Run ``kvfrag`` with the process's arguments. Exit codes: 0 done, 2 wrong input, 130 interrupted, 1 all else."""
+    """Run ``kvfrag`` with the process's arguments.
+
+    Exit codes: 0 done, 2 wrong input, 130 interrupted, 143 terminated, 1 all else.
+    """
+    stop = _Stop()
     try:
+        stop.listen()
         _prepare_output()
         code = _run()
         sys.stdout.flush()
@@ -20,7 +29,41 @@ def main() -> None:
         code = _say("interrupted", INTERRUPTED)
     except OSError as error:
         code = _say_output_failed(error)
-    sys.exit(code)
+    stop.leave()
+    sys.exit(stop.code if code == INTERRUPTED else code)
+
+
+class _Stop:
+    """Ctrl-C, and SIGTERM just so: one KeyboardInterrupt, and deaf to more of them while the command clears up.
+
+    Not for ever: an interrupt can get lost in code that swallows exceptions, and is then repeated.
+    """
+
+    def __init__(self) -> None:
+        self.code = INTERRUPTED
+        self._process, self._deaf_until = os.getpid(), 0.0
+
+    def listen(self) -> None:
+        """From now on; a signal that our starter wants to be ignored stays so."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before = signal.getsignal(number)
+                if before in (signal.default_int_handler, signal.SIG_DFL) or isinstance(before, _Stop):
+                    signal.signal(number, self)
+
+    def leave(self) -> None:
+        """Whoever was stopped is deaf for good now: at its end the interpreter lets go of handlers."""
+        if self._deaf_until:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+
+    def __call__(self, number: int, _: object) -> None:
+        if os.getpid() != self._process:  # a child that was born with this handler
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif monotonic() >= self._deaf_until:
+            self.code, self._deaf_until = 128 + number, monotonic() + _DEAF_S
+            raise KeyboardInterrupt
 
 
 def _prepare_output() -> None:

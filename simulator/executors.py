@@ -133,8 +133,11 @@ def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """What starts here never sees Ctrl-C, which goes to all processes of a terminal: the one that asked for it does."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """What starts here never sees Ctrl-C, which goes to all processes of a terminal: the one that asked for it does.
+
+    SIGTERM is blocked too, until a new process has settled in.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:
@@ -145,6 +148,8 @@ def _settle_in() -> None:
     """In a new process: leave when the one that asked for it is gone, however it went."""
     gc.freeze()  # what it was born with is no garbage, and need not be looked through again and again
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import multiprocessing
 import os
 import platform
 import threading
@@ -79,8 +80,15 @@ def _outcome(job: Job) -> Outcome:
         raise
     except InputError as error:
         return Outcome(error=" ".join(str(error).split()))
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and _hears_ctrl_c():
+            raise
         return Outcome(error=told(error))
+
+
+def _hears_ctrl_c() -> bool:
+    """Whether a KeyboardInterrupt may be the user's: a worker or a thread hears of none but an allocator's own."""
+    return multiprocessing.parent_process() is None and threading.current_thread() is threading.main_thread()
 
 
 def figures_of(summary: Mapping[str, Any]) -> Figures:

@@ -42,6 +42,10 @@ class Gated(Paged):
             raise RuntimeError("two\nlines")
         if self.trouble == "leaves":
             sys.exit(3)
+        if self.trouble == "interrupts":
+            raise KeyboardInterrupt("mine")
+        if self.trouble == "base":
+            raise BaseException("of its own")
         if self.trouble == "dies" or (self.trouble == "dies_once" and not (folder / DIED).exists()):
             (folder / DIED).touch()
             os.kill(os.getpid(), signal.SIGKILL)

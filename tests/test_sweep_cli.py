@@ -4,7 +4,9 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -68,16 +70,30 @@ def test_block_sizes_at_figure_2s_settings(
     assert shown.err.splitlines() == ["wrote sizes.csv: 21 runs", "drew sizes.png"]
 
 
-def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("times", [1, 6])
+def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(
+    number: signal.Signals, code: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     partial = tmp_path / "t.csv.partial"
     command = gated_sweep("t.csv")
     with started(tmp_path, *command) as process:
         wait_until(lambda: results_in(partial) == 2, process)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+        for _ in range(times):  # impatient
+            with suppress(ProcessLookupError):
+                if number == signal.SIGINT:
+                    os.killpg(process.pid, number)  # as a terminal does: to all of them
+                else:
+                    process.send_signal(number)
+            time.sleep(0.01)
         out, told = process.communicate()
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (code, "")
     assert told == "kvfrag: interrupted; 2 runs are kept in t.csv.partial, and the same command goes on\n"
     wait_until(lambda: not alive(tmp_path))
+    assert not list(scratch.iterdir())
     _finish(tmp_path, command, done=2)
 
 

@@ -172,6 +172,8 @@ def gated(folder: Path, monkeypatch: pytest.MonkeyPatch, trouble: str, **more: A
         ("none", None),
         ("raises", "RuntimeError: two lines (gated.py, line "),
         ("leaves", "SystemExit: 3 (gated.py, line "),
+        ("interrupts", "KeyboardInterrupt: mine (gated.py, line "),
+        ("base", "BaseException: of its own (gated.py, line "),
         ("dies", "its process died, twice: killed, or out of memory"),
         ("dies_once", None),
     ],
