@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import platform
@@ -117,3 +118,28 @@ def figure_types() -> Mapping[str, type]:
     smallest = simulate(Trace.from_columns([0], [1], [1]), Paged(1, 1), timeline_bins=0, progress=False)
     figures = figures_of(smallest.summary())
     return {name: int if isinstance(value, int) else float for name, value in figures.items()}
+
+
+def checked_figures(given: Mapping[str, Any]) -> Figures:
+    """The figures of a run as they were before somebody wrote them down. Raises ValueError, naming what is none."""
+    figures: Figures = {}
+    for name, kind in figure_types().items():
+        value = given.get(name)
+        if kind is int:
+            right, allowed = type(value) is int and value >= 0, "a whole number >= 0"
+        elif value is None:
+            right, allowed = _has_no_value(name, given), "a number"
+        else:
+            right, allowed = type(value) in (int, float) and math.isfinite(value), "a finite number"
+        if not right:
+            raise ValueError(f"{name}(={'' if value is None else value}) must be {allowed}")
+        figures[name] = float(value) if kind is float and value is not None else value
+    return figures
+
+
+def _has_no_value(name: str, given: Mapping[str, Any]) -> bool:
+    """Whether a mean is one of no time."""
+    if name == "mean_batch":
+        return True  # of no iterations, or of some that took no time
+    of = "saturated_s" if name.endswith("_saturated") else "duration_s"
+    return given.get(of) == 0 and (name in (*CATEGORIES, "mean_largest_free") or of == "saturated_s")

@@ -8,6 +8,7 @@ write to one file would lose each other's results: the file of lines is locked w
 
 import json
 import os
+import re
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
@@ -17,13 +18,14 @@ from typing import IO, Any
 import pandas as pd
 
 from allocators.base import InputError
-from simulator.jobs import Figures, Outcome, figure_types
+from simulator.jobs import Figures, Outcome, checked_figures, figure_types
 from simulator.locks import held
 from simulator.output import write_whole
 from simulator.parquet import pyarrow
 
 ENDINGS = (".csv", ".parquet")
 RUN, ERROR = "run", "error"
+_KEY = re.compile(rb"[0-9a-f]{16}")
 _HEAD = {"format": "kvfrag sweep 1"}
 
 
@@ -112,29 +114,42 @@ class Journal:
             if self._is_parquet:
                 table = pd.read_parquet(self.path).astype(object)
             else:
+                _check_whole(self._name, self.path.read_bytes())
                 table = pd.read_csv(self.path, dtype=object, keep_default_na=False)
             columns = table[[RUN, ERROR, *figure_types()]]
+        except InputError:
+            raise
         except (ValueError, LookupError, pd.errors.ParserError, OSError):
             raise InputError(f"{self._name} holds no sweep of this version; name another file") from None
-        for key, error, *figures in columns.itertuples(index=False):
-            values = dict(zip(figure_types(), map(_number, figures), strict=True))
-            self._keep(str(key), not pd.isna(error) and error, values)
+        for nth, (key, error, *figures) in enumerate(columns.itertuples(index=False), start=1):
+            try:
+                failed = not pd.isna(error) and error
+                values = dict(zip(figure_types(), map(_number, figures), strict=True))
+                self._keep(str(key), failed, {} if failed else checked_figures(values))
+            except ValueError as wrong:
+                raise InputError(f"{self._name}: row {nth}: {wrong}; remove the row, or name another file") from None
 
     def _read_lines(self) -> None:
         lines = self.partial.read_bytes().splitlines(keepends=True)
-        for nth, line in enumerate(lines):
+        for nth, line in enumerate(lines, start=1):
             if not line.endswith(b"\n"):
                 break  # the last one, cut off
             try:
                 content = json.loads(line)
-                if nth == 0 and content != _HEAD:
+                if nth == 1 and content != _HEAD:
                     raise ValueError
-                if nth:
-                    self._keep(content.pop(RUN), content.get(ERROR), content)
-            except (ValueError, LookupError, AttributeError, TypeError):
+            except ValueError:
+                content = None
+            if not isinstance(content, dict) or (nth > 1 and not isinstance(content.get(RUN), str)):
                 raise InputError(
-                    f"{self.partial}: line {nth + 1} is not of a sweep of this version; remove it, or name another file"
-                ) from None
+                    f"{self.partial}: line {nth} is not of a sweep of this version; remove it, or name another file"
+                )
+            try:
+                if nth > 1:
+                    failed = content.get(ERROR)
+                    self._keep(content[RUN], failed, {} if failed else checked_figures(content))
+            except ValueError as wrong:
+                raise InputError(f"{self.partial}: line {nth}: {wrong}; remove it, or name another file") from None
             self._whole_bytes += len(line)
 
 
@@ -172,12 +187,24 @@ def _check_kind(name: str, path: Path) -> None:
         pyarrow()
 
 
+def _check_whole(name: str, content: bytes) -> None:
+    """Raise InputError for a sweep's CSV whose last row has no whole key, which is in the last column."""
+    header, _, rows = content.partition(b"\n")
+    last = rows.rpartition(b"\n")[2]
+    if last and header.endswith(f",{RUN}".encode()) and not _KEY.fullmatch(last.rpartition(b",")[2].strip()):
+        nth = rows.count(b"\n") + 1
+        raise InputError(f"{name} is cut off in its last row, {nth}; remove that row, or name another file")
+
+
 def _number(value: Any) -> Any:
-    """A figure as it was before it was written."""
+    """A figure as it was before it was written; what is no number stays as it is."""
     if isinstance(value, str):
-        if not value:
-            return None
-        return int(value) if value.lstrip("-").isdecimal() else float(value)
+        for kind in (int, float):
+            try:
+                return kind(value)
+            except ValueError:
+                continue
+        return value or None
     return None if pd.isna(value) else value
 
 

@@ -12,9 +12,21 @@ from hypothesis import strategies as st
 from allocators import InputError
 from simulator.jobs import Outcome, figure_types
 from simulator.journal import Journal
+from simulator.ledger import CATEGORIES
 
 FAILED = Outcome(error='boom, "bang"')
 NUMBERS = {int: st.integers(0, 2**60), float: st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))}
+
+
+def consistent(row: dict[str, Any]) -> dict[str, Any]:
+    """Means have no value where there is no time, and nowhere else."""
+    lacking = {
+        of: any(row[name] is None for name in row if name.endswith("_saturated") == (of == "saturated_s"))
+        for of in ("duration_s", "saturated_s")
+    }
+    may = {*CATEGORIES, "mean_largest_free", *(f"{name}_saturated" for name in CATEGORIES)}
+    row = {name: value if value is not None or name in may else 0.5 for name, value in row.items()}
+    return row | {of: 0.0 if some else row[of] for of, some in lacking.items()}
 
 
 def figures(fill: int) -> dict[str, Any]:
@@ -31,7 +43,9 @@ def table(outcomes: dict[str, Outcome]) -> pd.DataFrame:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(
     rows=st.lists(
-        st.fixed_dictionaries({name: NUMBERS[kind] for name, kind in figure_types().items()}), min_size=1, max_size=3
+        st.fixed_dictionaries({name: NUMBERS[kind] for name, kind in figure_types().items()}).map(consistent),
+        min_size=1,
+        max_size=3,
     )
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -54,7 +68,11 @@ def test_figures_are_the_same_to_the_bit_when_they_are_read_again(
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_finished_file_is_read_again_and_failed_runs_are_not_in_it(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"table.{ending}"
-    outcomes = {"a": Outcome(figures(3)), "b": FAILED, "c": Outcome(figures(4) | {"used_saturated": None})}
+    outcomes = {
+        "a": Outcome(figures(3)),
+        "b": FAILED,
+        "c": Outcome(figures(4) | {"saturated_s": 0.0, "used_saturated": None}),
+    }
     Journal(path).finish(table(outcomes))
     found = Journal(path)
     assert found.finished == {"a": outcomes["a"].figures, "c": outcomes["c"].figures}
@@ -107,6 +125,56 @@ def test_what_is_no_sweep_is_told_and_left_alone(tmp_path: Path) -> None:
     empty = tmp_path / "h.csv"
     empty.touch()
     assert Journal(empty).finished == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("used", "x"),
+        ("used", ""),
+        ("duration_s", ""),
+        ("used", "-3e400"),
+        ("used", "nan"),
+        ("iterations", "4.5"),
+        ("iterations", "-1"),
+        ("finished", ""),
+        ("used_saturated", ""),
+    ],
+)
+def test_a_figure_that_is_none_is_told_with_file_row_and_column(column: str, value: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    Journal(path).finish(table({key: Outcome(figures(3)) for key in "abc"}))
+    rows = pd.read_csv(path, dtype=object)
+    rows.loc[1, column] = value
+    rows.to_csv(path, index=False)
+    content = path.read_bytes()
+    told = rf"t\.csv\): row 2: {column}\(=.*\) must be a"
+    with pytest.raises(InputError, match=told):
+        Journal(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("line", ['{"run": "b"}', '{"run": "b", "duration_s": Infinity}', '{"run": "b", "error": ""}'])
+def test_a_line_without_figures_is_told(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv.partial"
+    path.write_text(f'{{"format": "kvfrag sweep 1"}}\n{line}\n')
+    with pytest.raises(InputError, match=r"t\.csv\.partial: line 2: duration_s\(=.*\) must be a"):
+        Journal(tmp_path / "t.csv")
+
+
+def test_a_table_that_was_cut_off_anywhere_is_said_to_be_so_and_is_no_other_sweeps(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    keys = [f"{nth:016x}" for nth in range(3)]
+    Journal(path).finish(table({key: FAILED if key == keys[1] else Outcome(figures(3)) for key in keys}))
+    content = path.read_bytes()
+    edges = [nth for nth, byte in enumerate(content) if byte == ord("\n")]
+    for cut in range(edges[0] + 1, len(content) + 1, 7):
+        path.write_bytes(content[:cut])
+        if any(cut in (edge, edge + 1) for edge in edges):
+            Journal(path).check(keys)
+        else:
+            with pytest.raises(InputError, match=r"t\.csv\) is cut off in its last row, [123]; remove that row"):
+                Journal(path)
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
