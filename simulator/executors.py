@@ -169,6 +169,7 @@ def dask_executor(address: str, say: Callable[[str], object]) -> Iterator[Execut
     try:
         from distributed import Client
         from distributed.comm import connect
+        from distributed.core import send_recv
     except ImportError:
         raise InputError("a Dask cluster needs dask.distributed: pip install 'kvfrag[cluster]'") from None
 
@@ -176,18 +177,26 @@ def dask_executor(address: str, say: Callable[[str], object]) -> Iterator[Execut
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told here, and in one line
 
     async def call() -> None:
-        await (await connect(address, timeout=_DASK_TIMEOUT_S)).close()
+        comm = await connect(address, timeout=_DASK_TIMEOUT_S)
+        try:
+            # A worker answers too; a scheduler knows of workers.
+            (await send_recv(comm, op="identity"))["workers"]
+        finally:
+            comm.abort()
 
     try:
         # First by hand: a client that fails leaves threads behind, and is long in leaving itself.
         asyncio.run(asyncio.wait_for(call(), 2 * _DASK_TIMEOUT_S))
+        client = Client(address, timeout=_DASK_TIMEOUT_S, set_as_default=False)
     except Exception:  # whatever answers there may say anything
         raise InputError(
             f"--dask(={address}): no scheduler answers there; dask scheduler starts one, at an address such as "
             "tcp://host:8786"
         ) from None
-    with Client(address, timeout=_DASK_TIMEOUT_S, set_as_default=False) as client:
-        if not client.scheduler_info()["workers"]:
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_DASK_TIMEOUT_S)
+        except TimeoutError:
             say(f"no worker has joined {address} yet; dask worker {address} starts some")
         # Impure, that is: a run that is asked for again is carried out again.
         yield client.get_executor(pure=False)

@@ -144,7 +144,8 @@ def sweep(
     try:
         with ExitStack() as stack:
             journal = None if output is None else stack.enter_context(journal_at(output, "-o"))
-            executor = None if dask is None else stack.enter_context(dask_executor(dask, say))
+            # That nobody works is said to those who asked for quiet too: they would wait for ever.
+            executor = None if dask is None else stack.enter_context(dask_executor(dask, partial(note, False)))
             plan = stack.enter_context(
                 planned(trace, allocator, capacity=slots, rate=rates, seeds=numbers, read=read, **settings)
             )
@@ -176,7 +177,11 @@ def sweep(
 def _across(plan: Plan, x: str | None) -> str:
     """The column of the x axis, or an InputError."""
     if x is not None:
-        return one_of("--x", x, plan.settings)
+        one_of("--x", x, plan.settings)
+        with_values = [name for name in plan.settings if any(cells.get(name) is not None for cells in plan.cells)]
+        if x not in with_values:
+            raise InputError(f"--x(={x!r}): no run has a value there; those that have: {', '.join(with_values)}")
+        return x
     names = plan.varied()
     numbers = [name for name in names if not any(isinstance(cells.get(name), str) for cells in plan.cells)]
     if not names:

@@ -13,7 +13,7 @@ import pytest
 
 from gated import GO, gated_sweep, results_in, started, wait_until
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 
 
 @pytest.fixture
@@ -67,3 +67,15 @@ def test_an_end_in_the_middle_is_told_in_one_line_and_what_was_done_is_kept(
         assert (process.returncode, out, told) == (130, "", f"kvfrag: interrupted; {kept}")
     else:
         assert (process.returncode, out, told) == (1, "", f"kvfrag: the executor gave up 4 runs; {kept}")
+
+
+def test_a_workers_address_is_told_in_one_line(cluster: tuple[str, list[Popen[str]]], tmp_path: Path) -> None:
+    address, (scheduler, *_) = cluster
+    with distributed.Client(address) as client:
+        client.wait_for_workers(2)
+        worker = next(iter(client.scheduler_info()["workers"]))
+    with started(tmp_path, *gated_sweep("far.csv")[:-2], "--dask", worker) as process:
+        out, told = process.communicate()
+    assert (process.returncode, out) == (2, ""), told
+    assert told.startswith(f"kvfrag: --dask(={worker}): no scheduler answers there") and told.count("\n") == 1
+    assert scheduler.poll() is None and not list(tmp_path.glob("far*"))

@@ -203,6 +203,7 @@ BASE = [WORKLOAD, "-a", "paged:block_size={1,2}", "--capacity", "4000"]
         ([*BASE, "--capacity", ""], "--capacity: the list '' has a part"),
         ([*BASE, "--y", "usd", "--plot", "a.png"], "--y(='usd') must be one of duration_s"),
         ([*BASE, "--x", "usd", "--plot", "a.png"], "--x(='usd') must be one of allocator, block_size"),
+        ([*BASE, "--x", "window_end_s", "--plot", "a.png"], "--x(='window_end_s'): no run has a value there"),
         ([*BASE, "--x", "rate"], "--x needs --plot FILE"),
         ([WORKLOAD, "-a", "paged", "--capacity", "4000", "--plot", "a.png"], "--plot needs a setting with two values"),
         ([*BASE, "--plot", "a.gif"], "--plot(=a.gif) must end in one of .png, .svg, .pdf"),

@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from pandas.api.types import is_numeric_dtype
 
 from allocators.base import InputError
-from simulator.bands import half_width
+from simulator.bands import half_width, varied
 from simulator.ledger import CATEGORIES
 from simulator.plots.style import FONT_PT, INK, LETTER_EM, own_axes, points_per_unit, settled, spread
 from simulator.views import VIEWS, lightness
@@ -68,8 +68,10 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
     ax.set_xlabel(x, color=INK)
     if scale == 100:
         ax.set_ylim(0, 100)
-    if ax.collections:
-        ax.set_title("band: 95 % interval of the mean over seeds", loc="left", fontsize=FONT_PT, color=INK)
+    notes = ["band: 95 % interval of the mean over seeds"] if ax.collections else []
+    notes += _averaged(table.dropna(subset=[x, y]), [x, *([by] if by else [])])
+    if notes:
+        ax.set_title("\n".join(notes), loc="left", fontsize=FONT_PT, color=INK)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK)
     _name_curves(ax, sorted(ends))
@@ -112,7 +114,9 @@ def sweep_heat(table: pd.DataFrame, x: str, y: str, value: str, ax: Axes | None 
     ax.spines[:].set_visible(False)
     ax.set_xlabel(x, color=INK)
     ax.set_ylabel(y, color=INK)
-    ax.set_title(f"{value}{' (% of the pool)' if scale == 100 else ''}", loc="left", fontsize=FONT_PT, color=INK)
+    title = f"{value}{' (% of the pool)' if scale == 100 else ''}"
+    notes = _averaged(table.dropna(subset=[x, y, value]), [x, y])
+    ax.set_title("\n".join([title, *notes]), loc="left", fontsize=FONT_PT, color=INK)
     return ax
 
 
@@ -131,6 +135,14 @@ def _groups(table: pd.DataFrame, x: str, y: str, by: str | None) -> dict[str, pd
         return {y: rows}
     prefix = f"{by} " if is_numeric_dtype(rows[by]) else ""
     return {f"{prefix}{name}": group for name, group in rows.groupby(by, sort=False)}
+
+
+def _averaged(rows: pd.DataFrame, places: list[str]) -> list[str]:
+    """A note of the settings, seeds aside, that vary among the rows of one place: what is drawn is a mean over them."""
+    if not {"allocator", "seed"} <= set(rows.columns):
+        return []  # no sweep's table
+    names = [name for _, part in rows.groupby(places, sort=False, dropna=False) for name in varied(part)]
+    return [f"mean over {', '.join(dict.fromkeys(names))}"] if names else []
 
 
 def _scale_x(ax: Axes, values: pd.Series, order: dict[object, int], numeric: bool) -> None:
