@@ -179,7 +179,7 @@ def test_curves_are_means_and_bands_their_95_percent_intervals() -> None:
     bands = {band.get_label(): band.get_paths()[0].get_extents() for band in ax.collections}
     half = 12.706 * 0.5  # Student's t of one degree of freedom; two values 1 apart have s / √2 = 0.5
     assert (bands["paged 95 %"].y0, bands["paged 95 %"].y1) == pytest.approx((90.5 - half, 90.5 + half), abs=1e-3)
-    assert ax.get_title(loc="left") == "band: 95 % interval of the mean over seeds"
+    assert ax.get_title(loc="left") == "band: 95 % interval of the mean over seeds\nmean over max_batch"
     assert ax.get_xscale() == "log" and ax.get_ylabel() == "used (% of the pool)"
     names = {text.get_text(): text.get_color() for text in ax.texts}
     colors = {line.get_label(): line.get_color() for line in ax.lines}
@@ -194,7 +194,9 @@ def test_curves_by_something_else_or_by_nothing() -> None:
     alone = plots.sweep_lines(rows, x="max_batch", y="time", by=None, ax=Figure(figsize=(6, 4)).subplots())
     assert line_of(alone, "time") == ([8, 32], [5, 5])
     assert alone.get_xscale() == "linear" and alone.get_ylabel() == "time" and not alone.collections
-    assert alone.get_title(loc="left") == ""
+    assert alone.get_title(loc="left") == "mean over allocator, block_size"
+    of_one = rows[(rows["allocator"] == "paged") & (rows["max_batch"] == 8)]
+    assert plots.sweep_lines(of_one, x="block_size", y="time").get_title(loc="left") == ""
     words = plots.sweep_lines(rows, x="allocator", y="used", by="max_batch")
     assert [tick.get_text() for tick in words.get_xticklabels()] == ["paged", "buddy"]
     assert line_of(words, "max_batch 8")[1] == pytest.approx([90.5, 40.5])
@@ -211,6 +213,7 @@ def test_a_heat_map_has_a_cell_for_each_pair() -> None:
     assert_labels_are_inside_and_apart(ax)
     big = plots.sweep_heat(table().assign(time=lambda t: t["seed"] * 5000), x="block_size", y="seed", value="time")
     assert [text.get_text() for text in big.texts] == ["0.0"] * 3 + ["5,000"] * 3
+    assert big.get_title(loc="left") == "time\nmean over allocator, max_batch"
 
 
 def test_a_table_that_lacks_something_is_told() -> None:
