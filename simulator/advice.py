@@ -138,6 +138,10 @@ def _replayed(trace: Trace, allocator: Paged, settings: SettingsFields) -> dict[
     """The columns OF_A_POOL."""
     run = simulate(trace, allocator, timeline_bins=0, progress=False, **settings)
     figures = run.summary()
+    if sum(figures["rejected"].values()) == len(trace):
+        raise InputError(
+            f"{allocator.spec}: no request of {trace.name} fits in {allocator.capacity:,} slots, not even alone"
+        )
     if figures["share"] is None:
         raise InputError(f"{allocator.spec}: nothing ran, or it was over before the window began")
     return {

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from allocators import InputError
+from allocators.base import whole
 from simulator.catalogue import find_file
 from simulator.models import load_model
 from simulator.options import (
@@ -17,6 +18,7 @@ from simulator.options import (
     Strict,
     TraceArgument,
     json_file,
+    note,
     progress,
     read_trace,
     whole_number,
@@ -81,7 +83,8 @@ def size(
     from simulator.sizing import size as smallest
     from simulator.target import Target
 
-    target = Target.of(max_refused, max_wait_p99)
+    target = Target.of(max_refused, max_wait_p99, ("--max-refused", "--max-wait-p99"))
+    whole("--checks", checks, at_least=0)
     settings = server_settings(
         *(max_model_len, max_batch, max_batch_tokens, too_long, preemption, swap_slots),
         *(step_cost(cost, model, gpu), window),
@@ -121,7 +124,7 @@ def fit(
 ) -> None:
     """How many requests fit into a pool at once, on average and at worst, for each allocator."""
     from simulator.answers_report import print_fits
-    from simulator.fitting import ALLOCATORS, backlog
+    from simulator.fitting import ALLOCATORS, backlog, idle_options
     from simulator.fitting import fit as fitted
 
     slots = pool_slots(capacity, memory, model)
@@ -131,6 +134,8 @@ def fit(
         allocator_of(spec, slots, max_model_len)
     check_outputs({"--json": json_file(json_to)}, [find_file(workload), model])
     requests = backlog(workload, slots, max_model_len)
+    if idle := idle_options(workload):
+        note(quiet, f"{' and '.join(idle)} of {workload} make no difference: all requests are there from the beginning")
 
     fits = [fitted(requests, spec, slots, max_model_len, progress=False if quiet else None) for spec in specs]
     if json_to is not None:
@@ -169,7 +174,7 @@ def advise(
     from simulator.answers_report import print_advice
     from simulator.target import parse_share
 
-    parse_share("within", within)
+    parse_share("--within", within)
     settings = server_settings(
         *(max_model_len, max_batch, max_batch_tokens, too_long, preemption, swap_slots),
         *(step_cost(cost, model, gpu), window),

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 
 from allocators.base import InputError
 from simulator.jobs import Job, Outcome, carry_out
+from simulator.schema import counted
 from simulator.sources import UnseenError
 
 OnDone = Callable[[Job, Outcome], object]
@@ -57,7 +58,7 @@ def run_elsewhere(jobs: list[Job], executor: Executor, done: OnDone) -> None:
     """Carry out jobs by any executor. Raises LostError when it gives up."""
     lost = _carry_out_all(executor, deque(jobs), done)
     if lost:
-        raise LostError(f"the executor broke and gave up {len(lost):,} runs")
+        raise LostError(f"the executor broke and gave up {counted(len(lost), 'run')}")
 
 
 def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, workers: int = 0) -> list[Job]:
@@ -94,7 +95,7 @@ def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, worker
                 del handed[future]
                 continue
             except CancelledError:
-                raise LostError(f"the executor gave up {len(handed):,} runs") from None
+                raise LostError(f"the executor gave up {counted(len(handed), 'run')}") from None
             except BrokenExecutor:
                 raise
             except Exception as error:

@@ -110,6 +110,12 @@ def count_longest(allocator: Allocator, max_model_len: int) -> int:
     return count
 
 
+def idle_options(workload: str) -> list[str]:
+    """The options of a workload's text that say when requests arrive: for :func:`backlog` they count for nothing."""
+    given = parse_spec(f"_:{split_workload(workload)[1]}")[1]
+    return [name for name in given if name not in ("requests", "seed", "max_total")]
+
+
 def backlog(workload: str, capacity: int, max_model_len: int) -> Trace:
     """Requests of a workload's lengths, enough to fill the pool FILLS times, all there from the beginning.
 

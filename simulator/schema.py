@@ -143,6 +143,11 @@ def listed(dropped: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} ({count:,})" for reason, count in ordered)
 
 
+def counted(number: int, what: str) -> str:
+    """So many of something: ``1 run``, ``2,000 runs``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def short(text: str, length: int = 120) -> str:
     """A text quoted, on one line and not too long."""
     return repr(text if len(text) <= length else text[:length] + "...")

@@ -176,8 +176,8 @@ class _Pools:
         if not trial.meets:
             limit = format_time_ps(self._target.max_wait_p99_ps or 0)
             raise InputError(
-                f"max_wait_p99(={limit}) is out of reach for {self.spec}: with {trial.capacity:,} slots, which never "
-                f"refuse, 99 % wait up to {trial.wait_p99_s:,.3f} s; it is not memory that they wait for"
+                f"that 99 % wait at most {limit} is out of reach for {self.spec}: with {trial.capacity:,} slots, which "
+                f"never refuse, 99 % wait up to {trial.wait_p99_s:,.3f} s; it is not memory that they wait for"
             )
         return trial
 

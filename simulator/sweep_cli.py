@@ -28,6 +28,7 @@ from simulator.options import (
 from simulator.plan import Plan, planned
 from simulator.progress import is_watched
 from simulator.report import check_outputs
+from simulator.schema import counted
 from simulator.server_options import (
     Cost,
     Gpu,
@@ -151,11 +152,13 @@ def sweep(
             )
             across = _across(plan, x) if plot is not None else ""
             if plan.repeated:
-                say(f"{plan.repeated:,} runs are in the grid more than once, and are carried out once")
+                say(f"in the grid more than once, and carried out once: {counted(plan.repeated, 'run')}")
             if journal is not None:
                 journal.check(plan.keys)
+            of_all = counted(len(plan.jobs), "run")
             if journal is not None and journal.finished:
-                say(f"{len(journal.finished):,} of {len(plan.jobs):,} runs were done already, in {journal.where}")
+                were = "was" if len(journal.finished) == 1 else "were"
+                say(f"{len(journal.finished):,} of {of_all} {were} done already, in {journal.where}")
             shown = not quiet and is_watched()
             table = carry_out_all(plan, journal, executor, workers, shown, say)
     except KeyboardInterrupt:
@@ -164,13 +167,16 @@ def sweep(
         note(False, f"kvfrag: {error}; {_kept(output)}")
         raise typer.Exit(1) from None
     if output is not None:
-        say(f"wrote {output}: {len(table):,} runs")
+        say(f"wrote {output}: {of_all}")
     if plot is not None:
         _draw(table, across, y, plot, quiet)
     print_sweep(table, everything=output is None)
     failed = int(table["error"].notna().sum())
     if failed:
-        note(False, f"kvfrag: {failed:,} of {len(table):,} runs failed; the same command tries them again")
+        note(
+            False,
+            f"kvfrag: {failed:,} of {of_all} failed; the same command tries {'it' if failed == 1 else 'them'} again",
+        )
         raise typer.Exit(1)
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from simulator.bands import Difference, differences, means, varied
 from simulator.report import MEANINGS, console, table
+from simulator.schema import counted
 from simulator.views import VIEWS
 
 _MOST_LINES = 40
@@ -33,7 +34,7 @@ def print_sweep(results: pd.DataFrame, everything: bool) -> None:
     lines = means(good, list(_COLUMNS))
     lines.insert(0, "allocator", lines.pop("allocator") if "allocator" in lines else results["allocator"].iloc[0])
     seeds = results["seed"].nunique()
-    out.print(f"{results['trace'].iloc[0]}: {_count(len(results), 'run')}, {_count(len(lines), 'setting')}\n")
+    out.print(f"{results['trace'].iloc[0]}: {counted(len(results), 'run')}, {counted(len(lines), 'setting')}\n")
     most = len(lines) if everything else _MOST_LINES
     for columns, banded in _NARROWER:
         shown = _table(lines.head(most), columns, banded)
@@ -41,7 +42,7 @@ def print_sweep(results: pd.DataFrame, everything: bool) -> None:
             break
     out.print(shown)
     if len(lines) > most:
-        out.print(f"  and {_count(len(lines) - most, 'setting')} more, in the results file\n")
+        out.print(f"  and {counted(len(lines) - most, 'setting')} more, in the results file\n")
     for part in _PARTS:
         out.print(f"  {part:<12} {MEANINGS[part]}")
     out.print(f"  {_REFUSED:<12} of the time: the next request waited for memory")
@@ -96,9 +97,9 @@ def _print_unclear(out: Console, unclear: Sequence[Difference]) -> None:
 def _print_errors(out: Console, results: pd.DataFrame) -> None:
     errors = results["error"].dropna().value_counts(sort=False)
     for text, count in errors.head(_MOST_ERRORS).items():
-        out.print(f"\n{_count(count, 'run')} failed: {text}", soft_wrap=True)
+        out.print(f"\n{counted(count, 'run')} failed: {text}", soft_wrap=True)
     if len(errors) > _MOST_ERRORS:
-        out.print(f"\nand {_count(len(errors) - _MOST_ERRORS, 'other error')}")
+        out.print(f"\nand {counted(len(errors) - _MOST_ERRORS, 'other error')}")
 
 
 def _named(cells: Mapping[str, Any]) -> str:
@@ -117,7 +118,3 @@ def _written(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "-" if pd.isna(value) else f"{value:,g}" if value % 1 else f"{value:,.0f}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

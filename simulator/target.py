@@ -22,13 +22,22 @@ class Target:
     """How long at most 99 % of the requests may wait from arrival to (first) admission."""
 
     @classmethod
-    def of(cls, max_refused: float | str | None, max_wait_p99: str | None) -> "Target":
-        """The target of ``"1%"`` or 0.01, and of ``"2s"``. Raises InputError for what is neither, and for none."""
+    def of(
+        cls,
+        max_refused: float | str | None,
+        max_wait_p99: str | None,
+        names: tuple[str, str] = ("max_refused", "max_wait_p99"),
+    ) -> "Target":
+        """The target of ``"1%"`` or 0.01, and of ``"2s"``. Raises InputError for what is neither, and for none.
+
+        ``names``: what the two are called where they are given.
+        """
+        share, wait = names
         if max_refused is None and max_wait_p99 is None:
-            raise InputError("what is good enough? max_refused, such as 1%, or max_wait_p99, such as 2s, or both")
+            raise InputError(f"what is good enough? {share}, such as 1%, or {wait}, such as 2s, or both")
         return cls(
-            None if max_refused is None else parse_share("max_refused", max_refused),
-            None if max_wait_p99 is None else parse_time_ps("max_wait_p99", max_wait_p99, MOST_SECONDS * 10**12),
+            None if max_refused is None else parse_share(share, max_refused),
+            None if max_wait_p99 is None else parse_time_ps(wait, max_wait_p99, MOST_SECONDS * 10**12),
         )
 
     def to_dict(self) -> dict[str, float | None]:

@@ -19,12 +19,12 @@ LOAD = "sharegpt:rate=8,duration=20"
 BAD: list[tuple[str, ...]] = [
     ("size", "TRACE", "kvfrag size --help"),
     ("size good.csv --max-refused 1%", "'-a' / '--allocator'"),
-    ("size good.csv -a paged", "max_refused, such as 1%", "max_wait_p99, such as 2s"),
-    ("size good.csv -a paged --max-refused 1", "max_refused(='1')", "from 0 to below 1, such as 1% or 0.01"),
-    ("size good.csv -a paged --max-refused -1%", "max_refused(='-1%')"),
-    ("size good.csv -a paged --max-wait-p99 2", "max_wait_p99(='2')", "ps, ns, us, ms, s"),
+    ("size good.csv -a paged", "--max-refused, such as 1%", "--max-wait-p99, such as 2s"),
+    ("size good.csv -a paged --max-refused 1", "--max-refused(='1')", "from 0 to below 1, such as 1% or 0.01"),
+    ("size good.csv -a paged --max-refused -1%", "--max-refused(='-1%')"),
+    ("size good.csv -a paged --max-wait-p99 2", "--max-wait-p99(='2')", "ps, ns, us, ms, s"),
     (f"{SIZE} --checks few", "'--checks'", "'few'", "whole number"),
-    (f"{SIZE} --checks -1", "checks(=-1)", ">= 0"),
+    (f"{SIZE} --checks -1", "--checks(=-1)", ">= 0"),
     (f"{SIZE} -a pagd", "-a pagd", "unknown allocator 'pagd'"),
     (f"{SIZE} -a contiguous", "max_model_len(=None)", "reserve=max"),
     (f"{SIZE} -a buddy:reserve=oracle,max_block=8", "some request fits in no pool"),
@@ -36,7 +36,10 @@ BAD: list[tuple[str, ...]] = [
     (f"{SIZE} --json none/x.json", "--json(=none/x.json)", "no folder none"),
     (f"{SIZE} --json good.csv", "an input, good.csv"),
     ("size none.csv -a paged --max-refused 1%", "none.csv", "neither a file nor a workload"),
-    ("size good.csv -a paged --max-wait-p99 1us --max-batch 1 --cost base=9s", "max_wait_p99(=1us) is out of reach"),
+    (
+        "size good.csv -a paged --max-wait-p99 1us --max-batch 1 --cost base=9s",
+        "that 99 % wait at most 1us is out of reach for paged",
+    ),
     ("fit", "--workload", "kvfrag fit --help"),
     ("fit --workload sharegpt --capacity 2000", "--max-model-len"),
     ("fit --workload sharegpt --max-model-len 512", "--capacity SLOTS", "--memory SIZE with --model NAME"),
@@ -49,10 +52,11 @@ BAD: list[tuple[str, ...]] = [
     (f"{FIT} --json folder", "--json(=folder)", "directory"),
     ("fit --workload good.csv --max-model-len 50 --capacity 2000 --json good.csv", "an input, good.csv"),
     ("advise", "TRACE"),
-    ("advise good.csv --within 2", "within(='2')"),
+    ("advise good.csv --within 2", "--within(='2')"),
     ("advise good.csv --max-batch 5", "--max-batch is for a replay, which needs a pool"),
     ("advise good.csv --model opt-13b", "--model is for a replay", "--memory and --model"),
     ("advise good.csv --memory 1GiB", "--memory needs --model"),
+    ("advise good.csv --capacity 2", "no request of good.csv fits in 2 slots, not even alone"),
     ("advise good.csv --capacity 0", "--capacity(=0)"),
     ("advise good.csv --capacity 100 --window 500 600", "before the window began"),
     ("advise good.csv --max-model-len 3", "max_model_len(=3)"),
@@ -118,6 +122,24 @@ def test_fit_prints_what_python_finds(kvfrag: Kvfrag) -> None:
     times = max(one.mean for one in fits) / min(one.mean for one in fits)
     assert f"paged:block_size=16 fits {times:.1f} times as many as contiguous:reserve=max" in ended.out
     assert json.loads(kvfrag(f"{FIT} --json -").out) == found
+
+
+def test_one_request_and_one_pool_are_one(kvfrag: Kvfrag) -> None:
+    Path("one.csv").write_text("arrival_s,prompt_tokens,output_tokens\n1,10,5\n")
+    ended = kvfrag("size one.csv -a paged --max-refused 1% --checks 0")
+    assert ended.out.startswith("one.csv: 1 request; ")
+    assert "paged: no smaller pool can hold the largest request. No other pool was tried." in ended.out
+    assert "better" not in ended.out
+
+
+def test_fit_says_which_options_of_a_workload_make_no_difference(kvfrag: Kvfrag) -> None:
+    line = "fit --workload sharegpt:rate=4,seed=1{} --max-model-len 512 --capacity 2000 -a paged"
+    told = kvfrag(line.format(",duration=9"))
+    assert told.err.startswith(
+        "rate and duration of sharegpt:rate=4,seed=1,duration=9 make no difference: all requests"
+    )
+    assert told.out == kvfrag("fit --workload sharegpt:seed=1 --max-model-len 512 --capacity 2000 -a paged").out
+    assert kvfrag(line.format("") + " --quiet").err == ""
 
 
 def test_fit_takes_memory_of_a_model_and_allocators_of_ones_own_choice(kvfrag: Kvfrag) -> None:

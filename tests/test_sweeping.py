@@ -216,7 +216,7 @@ def test_an_executor_that_breaks_is_told_and_what_was_done_is_kept(
             future.set_running_or_notify_cancel()
             return future
 
-    with pytest.raises(LostError, match="the executor gave up 1 runs"):
+    with pytest.raises(LostError, match="the executor gave up 1 run"):
         sweep(WORKLOAD, "paged", capacity=4000, executor=Leaving())
 
 
