@@ -168,7 +168,7 @@ def test_the_time_covered_is_the_windows() -> None:
 
 def test_a_wait_that_no_memory_shortens_is_told_with_what_is_reached() -> None:
     trace = Trace.from_columns([0] * 4, [5] * 4, [10] * 4)
-    with pytest.raises(InputError, match=r"max_wait_p99\(=2s\) is out of reach for paged.* 99 % wait up to 30.000 s"):
+    with pytest.raises(InputError, match=r"at most 2s is out of reach for paged.* 99 % wait up to 30.000 s"):
         size(trace, "paged", max_wait_p99="2s", max_batch=1, cost=StepCost("1s", "0", "0"))
 
 
