@@ -79,3 +79,15 @@ def test_a_workers_address_is_told_in_one_line(cluster: tuple[str, list[Popen[st
     assert (process.returncode, out) == (2, ""), told
     assert told.startswith(f"kvfrag: --dask(={worker}): no scheduler answers there") and told.count("\n") == 1
     assert scheduler.poll() is None and not list(tmp_path.glob("far*"))
+
+
+def test_that_nobody_works_is_said_to_those_who_asked_for_quiet_too(
+    cluster: tuple[str, list[Popen[str]]], tmp_path: Path
+) -> None:
+    address, (_, *workers) = cluster
+    for worker in workers:
+        worker.kill()
+        worker.wait()
+    with started(tmp_path, *gated_sweep("far.csv")[:-2], "--dask", address, "--quiet") as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"no worker has joined {address} yet; dask worker {address} starts some\n"

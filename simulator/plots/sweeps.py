@@ -32,8 +32,8 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
 
     ``table`` has a row a run (:func:`simulator.sweep`); rows that agree in ``by``, ``x`` and ``seed`` are averaged, and
     the interval is that of the mean over the seeds (Student's t, see ``simulator/bands.py``); which settings the mean
-    is over is written above. Shares are drawn in percent. Numbers that span a factor of 16 or more get a logarithmic x axis. Raises InputError for a column that is
-    not there, or has nothing to draw.
+    is over is written above. Shares are drawn in percent. Numbers that span a factor of 16 or more get a logarithmic x
+    axis. Raises InputError for a column that is not there, or has nothing to draw.
     """
     groups = _groups(table, x, y, by)
     ax = settled(ax or own_axes(8.0, 4.4))
@@ -81,7 +81,8 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
 def sweep_heat(table: pd.DataFrame, x: str, y: str, value: str, ax: Axes | None = None) -> Axes:
     """``value`` over two settings: a cell for each pair, the mean of its rows written in it, brighter for more.
 
-    Pairs without a row stay white. Which settings the mean is over is written above. Shares are in percent. Raises InputError for a column that is not there.
+    Pairs without a row stay white. Which settings the mean is over is written above. Shares are in percent. Raises
+    InputError for a column that is not there.
     """
     _check(table, x, y, value)
     scale = 100.0 if value in _SHARES else 1.0
