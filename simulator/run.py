@@ -112,7 +112,8 @@ class Run:
     """A row each, in order of arrival: arrival_s, prompt_tokens, output_tokens (after truncation), admitted_s (first),
     finished_s, preemptions, and a status of STATUS; wait_ps, and how much of it for which cause (``waits.CAUSES``):
     wait_external_ps, wait_too_little_free_ps, wait_max_batch_ps, wait_max_batch_tokens_ps, wait_behind_ps,
-    wait_iteration_ps, wait_preempted_ps. Whole picoseconds; they sum to wait_ps."""
+    wait_iteration_ps, wait_preempted_ps. Whole picoseconds; they sum to wait_ps. With a window too, all of it is from
+    time 0 to the stop, which is the end of the iteration that reaches the window's."""
     layouts: tuple[Layout, ...] = ()
     """Memory maps at the times asked for."""
     decisions: pd.DataFrame | None = None
@@ -154,7 +155,10 @@ class Run:
         }
 
     def waits_s(self) -> dict[str, float]:
-        """Why requests waited: mean seconds a request, by cause; of all that arrived and were not turned away."""
+        """Why requests waited: mean seconds a request, by cause; of all that arrived and were not turned away.
+
+        From time 0 to the stop, whatever the window.
+        """
         waited = self.requests[self.requests["status"].isin(["finished", "running", "waiting"])]
         columns = {cause: waited[WAIT.format(cause)] for cause in CAUSES}
         return {cause: float(times_ps.mean()) / 10**12 if len(waited) else 0.0 for cause, times_ps in columns.items()}
