@@ -17,6 +17,7 @@ from allocators import make_allocator
 from allocators.base import Allocator, Extent, InputError
 from simulator.clock import Clock
 from simulator.run import Allocation, Layout, Run
+from simulator.span import span_s
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -41,7 +42,7 @@ class History:
         if run.decisions is None:
             raise InputError(f"run {run.name!r} has no decision log; make it with simulate(..., decisions=True)")
         self.run, self.log = run, run.decisions
-        self.end_s = max(float(self.log["time_s"].max()) if len(self.log) else 0.0, _covered_to(run))
+        self.end_s = max(float(self.log["time_s"].max()) if len(self.log) else 0.0, span_s(run)[1])
         self.finals: Ints = (run.requests["prompt_tokens"] + run.requests["output_tokens"] - 1).to_numpy(np.int64)
         clock = Clock(run, run.decisions, self.end_s)
         self.anchors, self.iterations = clock.anchors, clock.iterations
@@ -230,9 +231,3 @@ class History:
                 begun.add(start)
                 ended.add(end)
             yield time_s, count
-
-
-def _covered_to(run: Run) -> float:
-    """The end of what a run covers, in seconds."""
-    start_s = 0.0 if run.settings.window_s is None else float(run.settings.window_s[0])
-    return start_s + run.duration_ps / 10**12
