@@ -5,9 +5,8 @@ say all: who held which slots from when to when, and how many tokens were writte
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,13 +22,14 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(NamedTuple):
     """The head of the queue at an instant."""
 
     request: int
     asked_slots: int | None
     """What it asks for; None for an allocator that cannot be made again from its spec."""
+    taken_slots: int | None = None
+    """What it would hold of an empty pool: asked, and the allocator's rounding."""
 
 
 class History:
@@ -48,7 +48,7 @@ class History:
         self.anchors, self.iterations = clock.anchors, clock.iterations
         """The iteration that runs at each of some times (seconds), from 0; -1 in a gap and behind the end."""
         try:
-            self.allocator: Allocator | None = make_allocator(run.allocator, run.capacity, run.settings.max_model_len)
+            self.allocator: Allocator | None = self._new_allocator()
         except (InputError, TypeError):  # of one's own, and not importable from here
             self.allocator = None
 
@@ -155,7 +155,7 @@ class History:
         holes = self.free_runs(self.layout(time_s))
         if not hasattr(self.allocator, "free_blocks"):
             return holes
-        again: Any = make_allocator(self.run.allocator, self.run.capacity, self.run.settings.max_model_len)
+        again: Any = self._new_allocator()
         done = self.log[(self.log["time_s"] <= time_s) & (self.log["index"] <= 0) & (self.log["kind"] != "grow")]
         columns = (done[name].tolist() for name in ("kind", "request", "tokens"))
         for kind, request, tokens in zip(*columns, strict=True):
@@ -200,7 +200,13 @@ class History:
             request, produced = int(np.flatnonzero(waits.to_numpy())[0]), 0
         prompt = int(requests["prompt_tokens"].iloc[request]) + produced
         output = int(requests["output_tokens"].iloc[request]) - produced
-        return Waiting(request, None if self.allocator is None else int(self.allocator.asked_slots(prompt, output)))
+        if self.allocator is None:
+            return Waiting(request, None)
+        taken = int(self._new_allocator().admit(request, prompt, output, True))
+        return Waiting(request, int(self.allocator.asked_slots(prompt, output)), taken)
+
+    def _new_allocator(self) -> Allocator:
+        return make_allocator(self.run.allocator, self.run.capacity, self.run.settings.max_model_len)
 
     def _overprovision(self, request: int, tokens: int) -> int:
         if self.allocator is None:

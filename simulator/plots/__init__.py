@@ -5,6 +5,13 @@ No pyplot, no rcParams, no backend: a picture without ``ax`` is drawn on a Figur
 ``style`` is what they share.
 """
 
+from allocators.base import InputError
+
+try:
+    import matplotlib  # noqa: F401
+except ValueError as error:  # of a backend that it does not know, though none is needed here
+    raise InputError(f"MPLBACKEND: matplotlib cannot be loaded: {error}") from None
+
 from simulator.plots.bars import waste_bars
 from simulator.plots.film import animate
 from simulator.plots.holes import holes
