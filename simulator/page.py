@@ -73,10 +73,10 @@ def page_of(runs: Sequence[Run]) -> str:
         raise InputError("runs(=[]) must hold at least one run")
     for run in runs:
         if not isinstance(run, Run):
-            raise InputError(f"runs(=[{run!r}]) must be runs, as simulate() makes them: to_html(path, *others)")
+            raise InputError(f"a page shows runs, as simulate() makes them, and not a {type(run).__name__}")
         if run.trace.sha256 != runs[0].trace.sha256:
-            told = " and ".join(f"run {one.name!r} of {_called(one)}" for one in (runs[0], run))
-            raise InputError(f"a page shows one trace, and not {told}")
+            traces = f"{_called(run)} and {_called(runs[0])}"
+            raise InputError(f"run {run.name!r} is of another trace than {runs[0].name!r}, {traces}; a page shows one")
         if run.duration_ps and not len(run.timeline):
             raise no_time(run.name, run.summary(), "a page")
     packed = _Packed()
@@ -230,7 +230,7 @@ def _shrunk(values: NDArray[Any]) -> NDArray[Any]:
 
 def _called(run: Run) -> str:
     """Its trace, told from others of the same name."""
-    return f"{run.trace.name!r} ({run.trace.requests:,} requests, sha256 {run.trace.sha256[:8]})"
+    return f"{run.trace.name!r} (requests: {run.trace.requests:,}, sha256 {run.trace.sha256[:8]})"
 
 
 def _escaped(text: str) -> str:

@@ -14,7 +14,7 @@ Drawn = TypeVar("Drawn")
 def one_run(run: Any, needs: str = "decisions") -> None:
     """``run`` is a Run, or an object that can be drawn like one: it has the name ``needs``."""
     if not hasattr(run, needs):
-        raise InputError(f"run(={run!r}) must be a Run, as simulate() makes it")
+        raise InputError(f"run(={_short(run)}) must be a Run, as simulate() makes it")
 
 
 def several(runs: Drawn | Iterable[Drawn], needs: str) -> list[Drawn]:
@@ -22,14 +22,19 @@ def several(runs: Drawn | Iterable[Drawn], needs: str) -> list[Drawn]:
     found: list[Any] = [runs] if isinstance(runs, Run) or not isinstance(runs, Iterable) else list(runs)
     for run in found:
         if not hasattr(run, needs):
-            raise InputError(f"runs must hold runs, as simulate() makes them, and not {run!r}")
+            raise InputError(f"runs must hold runs, as simulate() makes them, and not {_short(run)}")
     return found
+
+
+def _short(value: Any) -> str:
+    """A value in a few words; runs and tables would fill pages."""
+    return repr(value) if value is None or isinstance(value, str | Real) else f"a {type(value).__name__}"
 
 
 def instant(at: Any) -> float:
     """A time in seconds."""
     if isinstance(at, bool) or not isinstance(at, Real) or not 0 <= float(at) <= MOST_SECONDS:
-        raise InputError(f"at(={at!r}) must be a number of seconds >= 0, at most {MOST_SECONDS:g}")
+        raise InputError(f"at(={_short(at)}) must be a number of seconds >= 0, at most {MOST_SECONDS:g}")
     return float(at)
 
 
