@@ -86,6 +86,10 @@ def test_a_time_may_be_any_number() -> None:
             instant(wrong)
 
 
+def _page(run: Run) -> None:
+    run.to_html("z.html")
+
+
 def without_time() -> dict[str, Run]:
     trace = Trace.from_columns([0], [50], [1])
     return {
@@ -99,7 +103,7 @@ def without_time() -> dict[str, Run]:
 def test_a_run_without_time_says_why(why: str) -> None:
     run = without_time()[why]
     draws: list[Callable[[Run], object]] = [plots.waste_over_time, plots.memory_map, plots.holes, plots.animate]
-    for draw in [*draws, lambda run: run.to_html("z.html")]:
+    for draw in [*draws, _page]:
         with pytest.raises(InputError, match=f"covers no time; .* needs some: .*{why}"):
             draw(run)
 
@@ -108,7 +112,7 @@ def test_a_run_without_a_timeline_is_told() -> None:
     trace = Trace.from_columns([0], [7], [4])
     run = simulate(trace, Paged(34, 4), timeline_bins=0, decisions=True)
     draws: list[Callable[[Run], object]] = [plots.waste_over_time, plots.holes]
-    for draw in [*draws, lambda run: run.to_html("z.html")]:
+    for draw in [*draws, _page]:
         with pytest.raises(InputError, match="kept no timeline"):
             draw(run)
     assert plots.memory_map(run).images and plots.holes(buddies()).lines

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any
 
 from allocators.base import InputError, whole
 from simulator.run import Run
 from simulator.settings import MOST_SECONDS
-
-Drawn = TypeVar("Drawn")
 
 
 def one_run(run: Any, needs: str = "decisions") -> None:
@@ -17,7 +15,7 @@ def one_run(run: Any, needs: str = "decisions") -> None:
         raise InputError(f"run(={_short(run)}) must be a Run, as simulate() makes it")
 
 
-def several(runs: Drawn | Iterable[Drawn], needs: str) -> list[Drawn]:
+def several(runs: Any, needs: str) -> list[Any]:
     """The runs as a list; a single one counts as a list of it."""
     found: list[Any] = [runs] if isinstance(runs, Run) or not isinstance(runs, Iterable) else list(runs)
     for run in found:
