@@ -23,8 +23,8 @@ def columns() -> pd.DataFrame:
     return frame.assign(name=list("abcdefgh"), endless=inf)
 
 
-def many(count: int) -> pd.DataFrame:
-    return pd.DataFrame({"allocator": [f"a{i}" for i in range(count)], "x": 1, "used": 0.5})
+def nobody() -> pd.DataFrame:
+    return pd.DataFrame({"allocator": [None, None], "x": 1, "used": 0.5})
 
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
@@ -53,7 +53,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "curves endless": (lambda: plots.sweep_lines(columns(), "block_size", "endless"), "must hold finite numbers"),
     "x endless": (lambda: plots.sweep_lines(columns(), "endless", "used"), "must hold finite numbers"),
     "curves of a list": (lambda: plots.sweep_lines([1], "a", "b"), r"table\(=list\) must be a DataFrame"),  # type: ignore[arg-type]
-    "curves too many": (lambda: plots.sweep_lines(many(21), "x", "used"), r"by\(='allocator'\) has 21 values"),
+    "curves of nobody": (
+        lambda: plots.sweep_lines(nobody(), "x", "used"),
+        "no row with allocator, x and used",
+    ),
     "heat twice": (lambda: plots.sweep_heat(columns(), "used", "used", "block_size"), "'used' is named twice"),
     "heat value": (lambda: plots.sweep_heat(columns(), "block_size", "allocator", "block_size"), "is named twice"),
     "heat of text": (lambda: plots.sweep_heat(columns(), "block_size", "allocator", "name"), "must hold numbers"),

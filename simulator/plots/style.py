@@ -111,7 +111,7 @@ def wrapped(label: str, chars: int, most_lines: int = 6) -> str:
 
 def head(ax: Axes, *lines: str) -> None:
     """The title of a picture, as wide as it is: a run's name and what else is to be said, drawn as it is written."""
-    chars = int(ax.bbox.width * 72 / ax.figure.dpi / (LETTER_EM * FONT_PT))
+    chars = int(0.96 * ax.bbox.width * 72 / ax.figure.dpi / (LETTER_EM * FONT_PT))  # the layout may narrow it a little
     text = "\n".join(wrapped(line, chars, 3) for line in lines if line)
     ax.set_title(text, loc="left", fontsize=FONT_PT, color=INK, parse_math=False)
 

@@ -24,7 +24,7 @@ LINES = tuple(
     for nth, ink in enumerate(_INKS)
 )
 """Colour, marker and dashes of curves, told apart in grey print and by the colour-blind: a colour comes back with
-other dashes. There are no more curves in a picture than these."""
+other dashes. A picture with more curves than these says that they repeat."""
 
 _SHARES = {*CATEGORIES, *(name for view in VIEWS.values() for name in view)}
 _MAP_COLORS = "cividis"
@@ -36,7 +36,7 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
     ``table`` has a row a run (:func:`simulator.sweep`); rows that agree in ``by``, ``x`` and ``seed`` are averaged, and
     the interval is that of the mean over the seeds (Student's t, see ``simulator/bands.py``). Shares are drawn in
     percent. Numbers that span a factor of 16 or more get a logarithmic x axis. Raises InputError for a column that is
-    not there, or has nothing to draw, and for more curves than can be told apart (``LINES``).
+    not there, or has nothing to draw.
     """
     groups = _groups(table, x, y, by)
     ax = settled(ax or own_axes(8.0, 4.4))
@@ -45,7 +45,7 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
     numeric = is_numeric_dtype(table[x])
     order = {value: place for place, value in enumerate(table[x].dropna().unique())}
     for nth, (name, rows) in enumerate(groups.items()):
-        color, marker, dashes = LINES[nth]
+        color, marker, dashes = LINES[nth % len(LINES)]
         if "seed" in rows:  # rows of one seed are one witness, however many settings they are of
             rows = rows.groupby([x, "seed"], sort=False, dropna=False, as_index=False)[[y]].mean()
         figures = rows.groupby(x, sort=numeric)[y].agg(["mean", half_width]) * scale
@@ -71,8 +71,8 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
     ax.set_xlabel(x, color=INK, parse_math=False)
     if scale == 100:
         ax.set_ylim(0, 100)
-    if ax.collections:
-        head(ax, "band: 95 % interval of the mean over seeds")
+    repeat = f"{len(groups)} curves: their looks repeat after {len(LINES)}" if len(groups) > len(LINES) else ""
+    head(ax, "band: 95 % interval of the mean over seeds" if ax.collections else "", repeat)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK)
     _name_curves(ax, sorted(ends))
@@ -151,8 +151,8 @@ def _groups(table: pd.DataFrame, x: str, y: str, by: str | None) -> dict[str, pd
     _check(table, by)
     prefix = f"{by} " if is_numeric_dtype(rows[by]) else ""
     groups = {f"{prefix}{name}": group for name, group in rows.groupby(by, sort=False)}
-    if not 0 < len(groups) <= len(LINES):
-        raise InputError(f"by(={by!r}) has {len(groups)} values; a picture has 1 to {len(LINES)} curves")
+    if not groups:
+        raise InputError(f"table has no row with {by}, {x} and {y}")
     return groups
 
 
@@ -179,7 +179,7 @@ def _name_curves(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
     scale = 72 / ax.figure.dpi
     width = ax.bbox.width * scale
     most = min(0.6 * width, 10 + LETTER_EM * FONT_PT * max(len(name) for _, name, _ in ends))
-    names = [wrapped(name, int((most - 10) / (LETTER_EM * FONT_PT)), 3) for _, name, _ in ends]
+    names = [wrapped(name, round((most - 10) / (LETTER_EM * FONT_PT)), 3) for _, name, _ in ends]
     needed = min(most, 10 + LETTER_EM * FONT_PT * max(len(line) for name in names for line in name.split("\n")))
     left, right = (float(edge) for edge in ax.transData.transform([(edge, 0) for edge in ax.get_xlim()])[:, 0])
     # Room is made in pixels, so that a logarithmic axis gets as much as a linear one.

@@ -261,7 +261,7 @@
     }
     text += `; ${number(one.written)} of ${number(one.final)} tokens written`;
     const paged = run.block > 0;
-    if (paged) text += `, ${number(one.extents.length)} blocks`;
+    if (paged) text += `, ${counted(one.extents.length, "block")}`;
     $("picked").textContent = `${text}.`;
     const rows = [`<tr><th>logical block</th><th>${paged ? "physical block" : "address"}</th><th>filled</th><th></th></tr>`];
     one.extents.forEach((extent, logical) => {
@@ -377,7 +377,7 @@
     }, 60);
   }
 
-  document.querySelector("h1").textContent = `${data.trace}: ${number(requests.arrival_s.length)} requests`;
+  document.querySelector("h1").textContent = `${data.trace}: ${counted(requests.arrival_s.length, "request")}`;
   drawTabs();
   await drawMaps();
   $("slider").oninput = () => setTime(data.start_s + ($("slider").value / 1000) * (data.end_s - data.start_s));
