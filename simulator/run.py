@@ -29,7 +29,7 @@ COUNTS = ("iterations", "peak_batch", "preemptions", "finished", "too_long", "ne
 WAITED, WAIT = "wait_ps", "wait_{}_ps"
 """Columns of a run's requests: how long each waited, and how long for each of ``waits.CAUSES``. Picoseconds, ints."""
 
-_FORMAT = "kvfrag run 2"
+_FORMAT = "kvfrag run 3"
 _HEAD, _TIMELINE, _REQUESTS, _DECISIONS = "run.json", "timeline.csv", "requests.csv", "decisions.csv"
 _TABLES = (_TIMELINE, _REQUESTS, _DECISIONS)
 REQUEST_TYPES: dict[str, Any] = {
@@ -107,7 +107,8 @@ class Run:
     """Keyed by COUNTS; from time 0 to the stop."""
     timeline: pd.DataFrame
     """Equal time bins over the covered time (equal to a picosecond), a row each: start_s, end_s; mean slots of each
-    category; mean requests running and waiting; largest_free in slots; preemptions, a count."""
+    category; mean requests running and waiting; largest_free in slots; refused_although_free, the part of the bin in
+    which the head of the queue was refused although enough was free, 0 to 1; preemptions, a count."""
     requests: pd.DataFrame
     """A row each, in order of arrival: arrival_s, prompt_tokens, output_tokens (after truncation), admitted_s (first),
     finished_s, preemptions, and a status of STATUS; wait_ps, and how much of it for which cause (``waits.CAUSES``):
