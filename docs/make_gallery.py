@@ -55,8 +55,8 @@ PICTURES: dict[str, tuple[Callable[[], Axes], str]] = {
     ),
     "waste_over_time": (
         lambda: plots.waste_over_time(buddies(), bytes_per_slot=BYTES_PER_SLOT),
-        "The same parts over time, and what the requests saw: red in the lowest strip is when one was refused "
-        "although enough was free.",
+        "The same parts over time, and what the requests saw: as much of the lowest strip is red as of the time one "
+        "was refused although enough was free.",
     ),
     "waste_over_time_paged": (
         lambda: plots.waste_over_time(paged(), bytes_per_slot=BYTES_PER_SLOT),
@@ -91,7 +91,8 @@ PICTURES: dict[str, tuple[Callable[[], Axes], str]] = {
     "block_table": (
         lambda: plots.block_table(figure6_run(), 0, 2.0),
         "The paper's Figure 6: logical blocks on the left, where each is on the right, and the table in between says "
-        "how full it is; the words of an operating system in brackets.",
+        "how full it is; the words of an operating system in brackets. The last block is not full: one slot more will "
+        "be written, and two never.",
     ),
     "block_table_long": (
         lambda: plots.block_table(paged(), 16, 30.0),
@@ -100,7 +101,8 @@ PICTURES: dict[str, tuple[Callable[[], Axes], str]] = {
     "holes": (
         lambda: plots.holes(buddies()),
         "Left: the gap between all that is free and the largest run that could be handed out is lost. Right: the "
-        "holes at the dashed line, the largest first, and the red line that one of them would have to reach.",
+        "holes at the dashed line, the largest first, in the parts that a buddy allocator hands out; for the next "
+        "request one part would have to reach the red line.",
     ),
     "holes_lesson": (
         lambda: plots.holes(buddy_run(), 1.5),

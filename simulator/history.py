@@ -5,9 +5,8 @@ say all: who held which slots from when to when, and how many tokens were writte
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,18 +16,20 @@ from allocators import make_allocator
 from allocators.base import Allocator, Extent, InputError
 from simulator.clock import Clock
 from simulator.run import Allocation, Layout, Run
+from simulator.span import span_s
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(NamedTuple):
     """The head of the queue at an instant."""
 
     request: int
     asked_slots: int | None
     """What it asks for; None for an allocator that cannot be made again from its spec."""
+    taken_slots: int | None = None
+    """What it would hold of an empty pool: asked, and the allocator's rounding."""
 
 
 class History:
@@ -41,13 +42,13 @@ class History:
         if run.decisions is None:
             raise InputError(f"run {run.name!r} has no decision log; make it with simulate(..., decisions=True)")
         self.run, self.log = run, run.decisions
-        self.end_s = max(float(self.log["time_s"].max()) if len(self.log) else 0.0, _covered_to(run))
+        self.end_s = max(float(self.log["time_s"].max()) if len(self.log) else 0.0, span_s(run)[1])
         self.finals: Ints = (run.requests["prompt_tokens"] + run.requests["output_tokens"] - 1).to_numpy(np.int64)
         clock = Clock(run, run.decisions, self.end_s)
         self.anchors, self.iterations = clock.anchors, clock.iterations
         """The iteration that runs at each of some times (seconds), from 0; -1 in a gap and behind the end."""
         try:
-            self.allocator: Allocator | None = make_allocator(run.allocator, run.capacity, run.settings.max_model_len)
+            self.allocator: Allocator | None = self._new_allocator()
         except (InputError, TypeError):  # of one's own, and not importable from here
             self.allocator = None
 
@@ -154,7 +155,7 @@ class History:
         holes = self.free_runs(self.layout(time_s))
         if not hasattr(self.allocator, "free_blocks"):
             return holes
-        again: Any = make_allocator(self.run.allocator, self.run.capacity, self.run.settings.max_model_len)
+        again: Any = self._new_allocator()
         done = self.log[(self.log["time_s"] <= time_s) & (self.log["index"] <= 0) & (self.log["kind"] != "grow")]
         columns = (done[name].tolist() for name in ("kind", "request", "tokens"))
         for kind, request, tokens in zip(*columns, strict=True):
@@ -199,7 +200,13 @@ class History:
             request, produced = int(np.flatnonzero(waits.to_numpy())[0]), 0
         prompt = int(requests["prompt_tokens"].iloc[request]) + produced
         output = int(requests["output_tokens"].iloc[request]) - produced
-        return Waiting(request, None if self.allocator is None else int(self.allocator.asked_slots(prompt, output)))
+        if self.allocator is None:
+            return Waiting(request, None)
+        taken = int(self._new_allocator().admit(request, prompt, output, True))
+        return Waiting(request, int(self.allocator.asked_slots(prompt, output)), taken)
+
+    def _new_allocator(self) -> Allocator:
+        return make_allocator(self.run.allocator, self.run.capacity, self.run.settings.max_model_len)
 
     def _overprovision(self, request: int, tokens: int) -> int:
         if self.allocator is None:
@@ -230,9 +237,3 @@ class History:
                 begun.add(start)
                 ended.add(end)
             yield time_s, count
-
-
-def _covered_to(run: Run) -> float:
-    """The end of what a run covers, in seconds."""
-    start_s = 0.0 if run.settings.window_s is None else float(run.settings.window_s[0])
-    return start_s + run.duration_ps / 10**12

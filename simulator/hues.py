@@ -13,7 +13,7 @@ from simulator.cells import HOLE, KINDS, NEVER_USED, RESERVED, ROUNDING, TAIL, W
 
 LIGHTNESS = {WRITTEN: 38.0, RESERVED: 66.0, NEVER_USED: 82.0, ROUNDING: 92.0}
 CHROMA = {WRITTEN: 46.0, RESERVED: 42.0, NEVER_USED: 28.0, ROUNDING: 13.0}
-HOLE_GREY, TAIL_GREY = 1.0, 0.78
+HOLE_GREY, TAIL_GREY = 1.0, 0.49  # the tail: CIE L* 52, between written and reserved
 HUES = 12
 """Hues that are told apart. A request has that of its row modulo this; a step of 5 twelfths keeps neighbours apart."""
 

@@ -138,14 +138,19 @@ def _figure6() -> Iterator[str]:
         held = next(one for one in layout.allocations if one.request == 0)
         rows = []
         for logical, extent in enumerate(held.extents):
-            filled = min(4, held.written_tokens - 4 * logical)
-            rows.append(
-                f"  logical {logical} -> physical {extent.start // 4}   filled {filled} of 4   "
-                f"|{'#' * filled}{'.' * (4 - filled)}|"
-            )
+            filled, final = (min(4, tokens - 4 * logical) for tokens in (held.written_tokens, held.final_tokens))
+            slots = f"{'#' * filled}{'+' * (final - filled)}{'.' * (4 - final)}"
+            rows.append(f"  logical {logical} -> physical {extent.start // 4}   filled {filled} of 4   |{slots}|")
         what = "prefill" if iteration == 0 else f"decode {iteration}"
         yield f"{what}: {held.written_tokens} tokens written\n" + "\n".join(rows)
-    yield "Nothing is reserved, and what a request can lose is the rest of its last block: at most 3 slots."
+    other = next(one for one in layout.allocations if one.request == 1)
+    blocks = " and ".join(str(extent.start // 4) for extent in other.extents[:2])
+    yield (
+        f"A second request came with the first, and has physical blocks {blocks}: the blocks of one need not be "
+        "neighbours.\nOnly the last block is not full: the slots of it that will be written are reserved (+), the rest "
+        "(.) is lost,\nat most 3 slots of a request. Nothing beyond that block is held.\n"
+        "# used   + reserved   . rounding"
+    )
 
 
 def _waste() -> Iterator[str]:

@@ -107,10 +107,12 @@ def read_trace(
 
 
 def check_picture(path: Path, *more: str) -> None:
-    """Raise InputError unless a picture can be drawn as this kind of file, or it is one of ``more``."""
+    """Raise InputError unless a picture can be drawn, as this kind of file, or it is one of ``more``."""
     allowed = (*PICTURES, *more)
     if path.suffix.lower() not in allowed:
         raise InputError(f"--plot(={path}) must end in one of {', '.join(allowed)}")
+    if path.suffix.lower() in PICTURES:
+        import simulator.plots  # noqa: F401  # whatever is wrong with matplotlib shows here
 
 
 def draw(axes: Any, path: Path, quiet: bool) -> None:

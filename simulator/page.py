@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocators.base import InputError
+from allocators.base import InputError, one_of
 from simulator.cells import KINDS, MOST_CELLS, Cells, across_of, cells_over_time, middles, unit_of
 from simulator.history import History
 from simulator.hues import palette
@@ -27,6 +27,7 @@ from simulator.ledger import CATEGORIES
 from simulator.output import write_whole
 from simulator.report import check_outputs
 from simulator.run import Run
+from simulator.span import no_time, some_span_s, span_s
 from simulator.views import COLORS
 
 MAP_CELLS = (400, 800)
@@ -46,10 +47,11 @@ _REQUEST = ("arrival_s", "prompt_tokens", "output_tokens")
 def write_page(runs: Sequence[Run], path: str | os.PathLike[str]) -> None:
     """Write the page of some runs of one trace, which have decision logs, to a file.
 
-    Raises InputError when there is none, one has no log or covers no time, they are of different traces, plotly is
-    not installed, or the file cannot be written.
+    Raises InputError when there is none, one has no log, none covers any time, they are of different traces, plotly
+    is not installed, or the file is no ``.html`` or cannot be written.
     """
     target = Path(path)
+    one_of("the ending of a page's file", target.suffix.lower(), (".html", ".htm"))
     check_outputs({"path": target})
     write_whole(target, page_of(runs).encode())
 
@@ -70,13 +72,17 @@ def page_of(runs: Sequence[Run]) -> str:
     if not runs:
         raise InputError("runs(=[]) must hold at least one run")
     for run in runs:
+        if not isinstance(run, Run):
+            raise InputError(f"a page shows runs, as simulate() makes them, and not a {type(run).__name__}")
         if run.trace.sha256 != runs[0].trace.sha256:
-            raise InputError(f"run {run.name!r} is of another trace than {runs[0].name!r}; a page shows one trace")
+            traces = f"{_called(run)} and {_called(runs[0])}"
+            raise InputError(f"run {run.name!r} is of another trace than {runs[0].name!r}, {traces}; a page shows one")
+        if run.duration_ps and not len(run.timeline):
+            raise no_time(run.name, run.summary(), "a page")
     packed = _Packed()
     histories = [History(run) for run in runs]
-    start, end = min(map(_start, runs)), max(_end(run) for run in runs)
-    if not end > start:
-        raise InputError(f"run {runs[0].name!r} covers no time; a page needs some")
+    spans = [span_s(run) for run in runs if run.duration_ps] or [some_span_s(runs[0], "a page")]
+    start, end = min(begun for begun, _ in spans), max(over for _, over in spans)
     requests = runs[0].requests
     maps = [_run(history, start, end, packed) for history in histories]
     plotly = str(get_plotlyjs())  # type: ignore[no-untyped-call]
@@ -145,7 +151,7 @@ def _run(history: History, start: float, end: float, packed: _Packed) -> tuple[C
     across = across_of(len(pool), max(1, unit // pool_size))
     edges = np.linspace(start, end, MAP_CELLS[1] + 1)
     cells = cells_over_time(history, slots, (edges[1:] + edges[:-1]) / 2)
-    waste = _binned(run)
+    waste = _binned(run) if run.duration_ps else _nothing(start, end)
     figures = run.summary()
     return cells, {
         "name": run.name,
@@ -179,6 +185,12 @@ def _binned(run: Run) -> dict[str, NDArray[np.float32]]:
         values = bins[name].to_numpy(float) * (100 / run.capacity if name in CATEGORIES else 1)
         found[name] = np.array([values[group].mean() for group in groups])
     return {name: values.astype(np.float32) for name, values in found.items()}
+
+
+def _nothing(start: float, end: float) -> dict[str, NDArray[np.float32]]:
+    """The bins of a run that covers no time, beside others that do: all of its pool is idle."""
+    found = {name: np.zeros(1, np.float32) for name in (*CATEGORIES, "running", "waiting")}
+    return found | {"edges_s": np.array([start, end], np.float32), "idle": np.full(1, 100, np.float32)}
 
 
 def _add_logs(
@@ -216,12 +228,9 @@ def _shrunk(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(_smallest(int(values.max(initial=0)))) if values.dtype.kind in "iu" else values
 
 
-def _start(run: Run) -> float:
-    return 0.0 if run.settings.window_s is None else float(run.settings.window_s[0])
-
-
-def _end(run: Run) -> float:
-    return _start(run) + run.duration_ps / 10**12
+def _called(run: Run) -> str:
+    """Its trace, told from others of the same name."""
+    return f"{run.trace.name!r} (requests: {run.trace.requests:,}, sha256 {run.trace.sha256[:8]})"
 
 
 def _escaped(text: str) -> str:

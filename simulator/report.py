@@ -124,9 +124,9 @@ def _waits_table(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
     causes, waits = _causes(runs), [run.waits_s() for run in runs]
     if not causes:
         return []
-    made = table(
-        "Why the requests waited: seconds, the mean over all", "allocator", "wait", *(WAITS[c][0] for c in causes)
-    )
+    span = "" if runs[0].settings.window_s is None else ", from 0 s to the stop"
+    title = f"Why the requests waited: seconds, the mean over all{span}"
+    made = table(title, "allocator", "wait", *(WAITS[cause][0] for cause in causes))
     for name, wait in zip(names, waits, strict=True):
         made.add_row(name, f"{sum(wait.values()):,.2f}", *(f"{wait[cause]:,.2f}" for cause in causes))
     return [made]

@@ -29,7 +29,7 @@ COUNTS = ("iterations", "peak_batch", "preemptions", "finished", "too_long", "ne
 WAITED, WAIT = "wait_ps", "wait_{}_ps"
 """Columns of a run's requests: how long each waited, and how long for each of ``waits.CAUSES``. Picoseconds, ints."""
 
-_FORMAT = "kvfrag run 2"
+_FORMAT = "kvfrag run 3"
 _HEAD, _TIMELINE, _REQUESTS, _DECISIONS = "run.json", "timeline.csv", "requests.csv", "decisions.csv"
 _TABLES = (_TIMELINE, _REQUESTS, _DECISIONS)
 REQUEST_TYPES: dict[str, Any] = {
@@ -107,12 +107,14 @@ class Run:
     """Keyed by COUNTS; from time 0 to the stop."""
     timeline: pd.DataFrame
     """Equal time bins over the covered time (equal to a picosecond), a row each: start_s, end_s; mean slots of each
-    category; mean requests running and waiting; largest_free in slots; preemptions, a count."""
+    category; mean requests running and waiting; largest_free in slots; refused_although_free, the part of the bin in
+    which the head of the queue was refused although enough was free, 0 to 1; preemptions, a count."""
     requests: pd.DataFrame
     """A row each, in order of arrival: arrival_s, prompt_tokens, output_tokens (after truncation), admitted_s (first),
     finished_s, preemptions, and a status of STATUS; wait_ps, and how much of it for which cause (``waits.CAUSES``):
     wait_external_ps, wait_too_little_free_ps, wait_max_batch_ps, wait_max_batch_tokens_ps, wait_behind_ps,
-    wait_iteration_ps, wait_preempted_ps. Whole picoseconds; they sum to wait_ps."""
+    wait_iteration_ps, wait_preempted_ps. Whole picoseconds; they sum to wait_ps. With a window too, all of it is from
+    time 0 to the stop, which is the end of the iteration that reaches the window's."""
     layouts: tuple[Layout, ...] = ()
     """Memory maps at the times asked for."""
     decisions: pd.DataFrame | None = None
@@ -154,7 +156,10 @@ class Run:
         }
 
     def waits_s(self) -> dict[str, float]:
-        """Why requests waited: mean seconds a request, by cause; of all that arrived and were not turned away."""
+        """Why requests waited: mean seconds a request, by cause; of all that arrived and were not turned away.
+
+        From time 0 to the stop, whatever the window.
+        """
         waited = self.requests[self.requests["status"].isin(["finished", "running", "waiting"])]
         columns = {cause: waited[WAIT.format(cause)] for cause in CAUSES}
         return {cause: float(times_ps.mean()) / 10**12 if len(waited) else 0.0 for cause, times_ps in columns.items()}

@@ -23,7 +23,8 @@ def timeline_table(
     starts_ps: Sequence[int],
     served: Served,
 ) -> pd.DataFrame:
-    """``Run.timeline``: means over each bin between two edges, and how many preemptions began in it.
+    """``Run.timeline``: means over each bin between two edges, the part of it in which the head of the queue was
+    refused although enough was free, and how many preemptions began in it.
 
     ``parts``: integrals over each bin; ``starts_ps``: when each request had waited for the first time.
     """
@@ -32,6 +33,7 @@ def timeline_table(
     again = [(since_ps, until_ps) for _, since_ps, until_ps in served.requeued_ps]
     waits = [*zip(arrivals_ps, starts_ps, strict=True), *again] if lengths else []
     whole |= {"waiting": _overlaps(waits, edges_ps), "largest_free": parts["largest"]}
+    whole["refused_although_free"] = parts["external_ps"]
     seconds = _seconds(edges_ps)
     means = {
         name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])

@@ -82,10 +82,10 @@ def test_the_head_of_the_queue() -> None:
     history = History(run)
     lost_s = float(run.decisions[run.decisions["kind"] == "preempt"]["time_s"].iloc[0])
     assert history.head(0.5) is None
-    assert history.head(1.5) == Waiting(2, 20)
+    assert history.head(1.5) == Waiting(2, 20, 20)
     # What it had written and the token it had produced are prefilled again.
     written = int(run.decisions[run.decisions["kind"] == "preempt"]["tokens"].iloc[0])
-    assert history.head(lost_s + 0.5) == Waiting(1, written + 1)
+    assert history.head(lost_s + 0.5) == Waiting(1, written + 1, -(-(written + 1) // 4) * 4)
     assert history.head(history.end_s + 1) is None
 
 

@@ -43,7 +43,8 @@ def test_figure_6_of_the_paper() -> None:
     assert filled == [[4, 3], [4, 4], [4, 4, 1], [4, 4, 2]]
     text = "\n".join(tell("figure6"))
     assert "prefill: 7 tokens written\n  logical 0 -> physical 0   filled 4 of 4   |####|" in text
-    assert "logical 2 -> physical 4   filled 1 of 4   |#...|" in text
+    assert "logical 2 -> physical 4   filled 1 of 4   |#+..|" in text
+    assert "has physical blocks 2 and 3" in text
 
 
 def test_waste_compared() -> None:

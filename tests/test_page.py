@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocators import InputError, Paged
+from allocators import Buddy, InputError, Paged
 from lesson_runs import SECOND, busy, figure6
 from simulator import Trace, page, simulate
 from simulator.history import History
@@ -259,3 +259,63 @@ def test_a_page_without_a_log_reads_its_cells(browser: Any, tmp_path: Path, monk
     assert tab.hover(0, time_s, held.extents[0].start + 8).startswith("request ")
     assert tab.said == []
     tab.tab.close()
+
+
+def beside_nothing() -> list[Any]:
+    """A run in which nothing ran, as its only request never fits, and one in which it did."""
+    trace = Trace.from_columns([0], [390], [5])
+    options: dict[str, Any] = {"max_model_len": 400, "decisions": True, "cost": SECOND}
+    return [
+        simulate(trace, Buddy(400, "oracle", max_model_len=400), **options),
+        simulate(trace, Paged(400, 16), **options),
+    ]
+
+
+def test_a_run_in_which_nothing_ran_stands_beside_the_others() -> None:
+    runs = beside_nothing()
+    assert runs[0].duration_ps == 0 < runs[1].duration_ps
+    head, rest = head_of(page_of(runs))
+    nothing, other = head["runs"]
+    assert nothing["share"] is None and other["share"]["used"] > 0.9
+    assert column(nothing["waste"]["edges_s"], rest) == [0.0, 5.0] and column(nothing["waste"]["idle"], rest) == [100.0]
+    assert set(column(nothing["map"]["request"], rest)) == {0}
+    assert page_of(runs[::-1])
+
+
+def test_the_page_says_what_is_not_exact(browser: Any, tmp_path: Path) -> None:
+    write_page([*beside_nothing()], tmp_path / "map.html")
+    found = Watched(browser.new_page())
+    found.tab.goto((tmp_path / "map.html").as_uri())
+    found.tab.wait_for_selector("body[data-ready]")
+    assert "nothing ran" in found.tab.inner_text("#maps") and found.tab.inner_text("#bin") == "Nothing ran."
+    assert "a cell is 1 slot ×" in found.tab.inner_text("#note")
+    found.tab.evaluate("kvfrag.chooseRun(1)")
+    assert re.match(r"Means from [\d.]+ s to [\d.]+ s; below, the pool slot by slot", found.tab.inner_text("#bin"))
+
+    trace = Trace.from_columns([0], [3], [3])
+    options: dict[str, Any] = {"decisions": True, "cost": SECOND}
+    write_page([simulate(trace, Paged(slots, 1), **options) for slots in (3, 5000)], tmp_path / "map.html")
+    found.tab.goto((tmp_path / "map.html").as_uri())
+    found.tab.wait_for_selector("body[data-ready]")
+    note = found.tab.inner_text("#note")
+    assert "a cell is 1, 13 slots (from the first map to the last)" in note
+    assert "the pool at an instant shows the middles of its cells" in note and "pool and the block" not in note
+    ticks = "[...document.querySelectorAll('#maps .ytick text')].map((text) => text.textContent)"
+    first = found.tab.evaluate(ticks)[:4]
+    assert first == ["0", "1", "2", "3"]  # whole slots, each once
+    assert found.said == []
+    found.tab.close()
+
+
+@pytest.mark.parametrize("typed", ["1.5", "99999", "-3"])
+def test_nothing_pales_for_a_request_that_is_not_there(watched: Watched, typed: str) -> None:
+    tab = watched.tab
+    tab.evaluate("kvfrag.pick(-1)")
+    plain = tab.evaluate("maps.data[0].source")
+    tab.fill("#request", typed)
+    tab.dispatch_event("#request", "change")
+    assert tab.inner_text("#picked") == f"There is no request {typed}."
+    assert tab.evaluate("maps.data[0].source") == plain
+    tab.evaluate("kvfrag.pick(0)")
+    assert tab.evaluate("maps.data[0].source") != plain
+    assert watched.said == []

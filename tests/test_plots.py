@@ -18,6 +18,7 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from allocators.base import InputError
+from lesson_runs import busy
 from looks import assert_labels_are_inside_and_apart
 from simulator import plots
 from simulator.ledger import CATEGORIES
@@ -58,6 +59,7 @@ def timeline(bins: int, start_s: float = 0.0) -> pd.DataFrame:
         "waiting": np.arange(bins)[::-1] * 100,
         "preemptions": np.arange(bins) % 3,
         "largest_free": np.full(bins, 10.0),
+        "refused_although_free": np.arange(bins) % 2 / 2,
     }
     categories = dict(zip(CATEGORIES, slots.T, strict=True))
     return pd.DataFrame({"start_s": edges[:-1], "end_s": edges[1:]} | categories | counts, dtype=float)
@@ -206,19 +208,34 @@ def test_the_timeline_is_stacked_to_the_pool(bins: int, start_s: float) -> None:
 
 def test_events_are_drawn_where_they_are() -> None:
     frame = timeline(6)
-    frame["external"] = [0.0, 5, 5, 0, 0, 1]
+    frame["refused_although_free"] = parts = [0.0, 0.5, 1, 0, 0, 0.01]
     ax = waste_over_time(FakeRun("r", timeline=frame))
     events = ax.figure.axes[2]
-    assert [text.get_text() for text in events.texts] == ["6 preempted", "refused though\nenough was free"]
-    (bars,) = containers_of(events)
+    assert [text.get_text() for text in events.texts] == ["6 preempted", "0.755 s refused though\nenough was free"]
+    bars, strip = containers_of(events)
     assert [bar.get_height() for bar in bars.patches] == pytest.approx([0, 0.5, 1, 0, 0.5, 1])
-    (spans,) = events.collections
-    ends = [(path.get_extents().x0, path.get_extents().x1) for path in spans.get_paths()]
-    assert ends == [(0.5, 1.5), (2.5, 3.0)]
+    # A bar is as high as its share of the span: a hundredth of a bin is not drawn like all of it.
+    whole = max(bar.get_height() for bar in strip.patches)
+    assert [bar.get_height() / whole for bar in strip.patches] == pytest.approx(parts)
+    assert [bar.get_x() for bar in strip.patches] == [0, 0.5, 1, 1.5, 2, 2.5]
 
-    calm = waste_over_time(FakeRun("r", timeline=frame.assign(external=0.0, preemptions=0.0))).figure.axes[2]
-    assert [text.get_text() for text in calm.texts] == ["0 preempted", "never refused if\nenough was free"]
-    assert not calm.containers and not calm.collections[0].get_paths()
+    calm = frame.assign(refused_although_free=0.0, preemptions=0.0)
+    events = waste_over_time(FakeRun("r", timeline=calm)).figure.axes[2]
+    assert [text.get_text() for text in events.texts] == ["0 preempted", "never refused if\nenough was free"]
+    assert not events.containers
+
+
+def test_as_much_of_the_strip_is_red_as_of_the_time() -> None:
+    run = busy("oracle")
+    events = waste_over_time(run).figure.axes[2]
+    (strip,) = (bars for bars in containers_of(events) if bars.get_label() == "refused_although_free")
+    area = sum(bar.get_width() * bar.get_height() for bar in strip.patches)
+    summary = run.summary()
+    refused_s = summary["refused_although_free_s"]
+    assert area / 0.94 == pytest.approx(refused_s, rel=1e-6) and 0 < refused_s < summary["duration_s"]
+    # Any external waste in a bin used to make all of the bin red.
+    assert (run.timeline["end_s"] - run.timeline["start_s"])[run.timeline["external"] > 0].sum() > 1.001 * refused_s
+    assert f"{refused_s:.2f} s refused though\nenough was free" in [text.get_text() for text in events.texts]
 
 
 def test_bytes_stand_beside_slots_where_they_are_known() -> None:

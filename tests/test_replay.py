@@ -20,6 +20,7 @@ from simulator.waits import CAUSES
 
 S = 10**12
 LEVELS = (*CATEGORIES, "running", "waiting", "largest_free")
+REFUSED = "refused_although_free"
 
 
 def trace_of(*rows: tuple[float, int, int]) -> Trace:
@@ -47,9 +48,10 @@ class Example:
     def mean(self, level: str, start_ps: int, end_ps: int) -> float:
         """Mean of a level between two times, in whole numbers up to the one division."""
         edges = [int(Fraction(time) * S) for time in self.times_s]
-        column, total = LEVELS.index(level), 0
+        column, total = LEVELS.index("external" if level == REFUSED else level), 0
         for (low, high), values in zip(pairwise(edges), self.levels, strict=True):
-            total += max(min(high, end_ps) - max(low, start_ps), 0) * values[column]
+            value = values[column] > 0 if level == REFUSED else values[column]
+            total += max(min(high, end_ps) - max(low, start_ps), 0) * value
         return total / (end_ps - start_ps)
 
 
@@ -127,10 +129,10 @@ def test_every_bin_has_the_exact_means(name: str, bins: int, window_s: Any) -> N
     start, end = (0, 2000) if window_s is None else (Fraction(edge) for edge in window_s)
     start_ps, end_ps = int(start * S), int(min(Fraction(end), Fraction(example.times_s[-1])) * S)
     edges = [start_ps + (end_ps - start_ps) * k // bins for k in range(bins + 1)]
-    assert list(run.timeline) == ["start_s", "end_s", *LEVELS, "preemptions"]
+    assert list(run.timeline) == ["start_s", "end_s", *LEVELS, REFUSED, "preemptions"]
     assert run.timeline["start_s"].tolist() == [edge / S for edge in edges[:-1]]
     assert run.timeline["end_s"].tolist() == [edge / S for edge in edges[1:]]
-    for level in LEVELS:
+    for level in (*LEVELS, REFUSED):
         assert run.timeline[level].tolist() == [example.mean(level, *edge) for edge in pairwise(edges)], level
     if window_s is None:
         assert run.timeline["preemptions"].sum() == run.counts["preemptions"]
@@ -181,16 +183,18 @@ def test_timelines_of_random_runs_are_those_of_the_reference(seed: int) -> None:
     assert len(run.timeline) == max(len(edges) - 1, 0)
     starts = [start for start, _, _ in log]
     for row, (low, high) in enumerate(pairwise(edges)):
-        sums, busy_ps = dict.fromkeys(LEVELS, 0), 0
+        sums, busy_ps, refused_ps = dict.fromkeys(LEVELS, 0), 0, 0
         for start, end, levels in log[max(bisect_right(starts, low) - 1, 0) : bisect_right(starts, high)]:
             overlap = max(min(end, high) - max(start, low), 0)
             busy_ps += overlap
+            refused_ps += overlap if levels["external"] else 0
             for level, value in levels.items():
                 sums[level] += value * overlap
         means = {level: (sums[level] + in_a_gap[level] * (high - low - busy_ps)) / (high - low) for level in LEVELS}
         told = run.timeline.loc[row, list(LEVELS)].to_dict()
         del means["waiting"], told["waiting"]  # the reference does not say
         assert told == means
+        assert run.timeline.loc[row, REFUSED] == refused_ps / (high - low)
 
 
 def reference_log(seed: int) -> list[tuple[int, int, dict[str, int]]]:
@@ -226,7 +230,7 @@ def test_bins_sum_to_the_capacity_and_their_mean_is_the_share(name: str) -> None
 def test_a_timeline_of_nothing_has_its_columns_all_the_same(options: dict[str, Any]) -> None:
     run = PAGED.run(**options)
     assert len(run.timeline) == 0
-    assert list(run.timeline) == ["start_s", "end_s", *LEVELS, "preemptions"]
+    assert list(run.timeline) == ["start_s", "end_s", *LEVELS, REFUSED, "preemptions"]
     assert set(run.timeline.dtypes) == {np.dtype(np.float64)}
     assert run.integrals == PAGED.run(**{"timeline_bins": 7, **options}).integrals
 

@@ -285,7 +285,7 @@ DAMAGES: list[tuple[str, Callable[[Path], object]]] = [
     ("", lambda folder: (folder / "run.json").write_text("[" * 100_000)),
     ("TypeError", lambda folder: (folder / "run.json").write_text("[]")),
     ("KeyError 'format'", lambda folder: (folder / "run.json").write_text("{}")),
-    ("its format is 'kvfrag run 9', and this version reads 'kvfrag run 2'", edit("format", lambda _: "kvfrag run 9")),
+    ("its format is 'kvfrag run 9', and this version reads 'kvfrag run 3'", edit("format", lambda _: "kvfrag run 9")),
     ("timeline.csv is not what was saved", cut("timeline.csv", 700)),
     ("requests.csv is not what was saved", cut("requests.csv", 0)),
     ("decisions.csv is not what was saved", cut("decisions.csv", 100)),

@@ -5,6 +5,18 @@ No pyplot, no rcParams, no backend: a picture without ``ax`` is drawn on a Figur
 ``style`` is what they share.
 """
 
+import os
+
+from allocators.base import InputError
+
+try:
+    import matplotlib  # noqa: F401
+except ValueError:
+    if "MPLBACKEND" not in os.environ:
+        raise
+    wrong = f"MPLBACKEND(={os.environ['MPLBACKEND']!r}) must be a backend of matplotlib"
+    raise InputError(f"{wrong}, or not be set: no picture here needs one") from None
+
 from simulator.plots.bars import waste_bars
 from simulator.plots.film import animate
 from simulator.plots.holes import holes

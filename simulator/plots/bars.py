@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
 from allocators.base import InputError, one_of
+from simulator.plots.checks import several
 from simulator.plots.style import (
     FONT_PT,
     INK,
@@ -52,7 +53,7 @@ class Bar:
 
 
 def waste_bars(
-    runs: Iterable[Pictured],
+    runs: Pictured | Iterable[Pictured],
     view: str = "ledger",
     ax: Axes | None = None,
     reference: Mapping[str, Mapping[str, float]] | None = None,
@@ -66,7 +67,7 @@ def waste_bars(
     ``reference``, and when there is nothing to draw.
     """
     colors = view_colors(view)
-    bars = _arranged(list(runs), view, dict(reference or {}))
+    bars = _arranged(several(runs, "summary"), view, dict(reference or {}))
     ticks = {bar.tick: bar.label for bar in bars}
     ax = settled(ax or own_axes(bars_width_in(bars), 4.8))
     ax.set_ylim(0, 107 if reference else 100)
@@ -82,7 +83,8 @@ def waste_bars(
     for bar in bars:
         draw_bar(ax, bar, colors)
         note = reference_name if bar.is_reference else "" if bar.heights else "nothing ran"
-        ax.text(bar.x, 101 if bar.is_reference else 1, note, ha="center", va="bottom", fontsize=8, style="italic")
+        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "style": "italic", "parse_math": False}
+        ax.text(bar.x, 101 if bar.is_reference else 1, note, **look)
     name_segments(ax, column, bars, colors, shown, top=100)
     return ax
 
@@ -121,7 +123,7 @@ def name_ticks(ax: Axes, ticks: Mapping[float, str]) -> None:
     pitch_pt = 0.96 * points_per_unit(ax)[0] * min(np.diff(list(ticks)), default=1.0)
     font = max(LEAST_PT, min(FONT_PT, pitch_pt / (LETTER_EM * min(_longest(ticks.values()), 15))))
     labels = [wrapped(label, int(pitch_pt / (LETTER_EM * font))) for label in ticks.values()]
-    ax.set_xticks(list(ticks), labels, fontsize=font)
+    ax.set_xticks(list(ticks), labels, fontsize=font, parse_math=False)
     ax.tick_params(axis="x", length=0)
     settled(ax)
 

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from allocators.base import one_of, whole
 from simulator.history import History
 from simulator.output import write_whole
+from simulator.plots.checks import one_run
 from simulator.plots.instant import InstantMap
-from simulator.plots.mapkey import span
-from simulator.plots.style import settled
+from simulator.plots.style import any_letters, settled
 from simulator.progress import progress_bar
 from simulator.report import check_outputs
 from simulator.run import Run
+from simulator.span import some_span_s
 
 KINDS = (".html", ".gif")
 _DPI = 100
@@ -89,6 +90,7 @@ class Film:
         bar_name = f"film of {self.run.name}"
         with (
             rc_context({"animation.frame_format": "png"}),
+            any_letters(),
             TemporaryDirectory(prefix="kvfrag-") as folder,
             progress_bar(len(self.times_s), bar_name, "frame", progress) as bar,
         ):
@@ -103,7 +105,9 @@ def animate(run: Run, frames: int = 120, frames_per_s: int = 12, ax: Axes | None
     ``frames`` instants, equally far apart over the time that the run covers. Raises InputError when it has no
     decision log or covers no time.
     """
-    start, end = span(History(run))
+    one_run(run)
+    History(run)  # needs a decision log
+    start, end = some_span_s(run, "a film")
     edges = np.linspace(start, end, whole("frames", frames) + 1)
     return Film(run, (edges[1:] + edges[:-1]) / 2, whole("frames_per_s", frames_per_s), ax)
 

@@ -2,34 +2,50 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from allocators.base import Extent, InputError
-from simulator.history import History
-from simulator.plots.style import FONT_PT, INK, LETTER_EM, THIN_INK, own_axes, settled, slots_ticks, wrapped
+from allocators.base import InputError
+from simulator.history import History, Waiting
+from simulator.plots.checks import covered_instant, one_run
+from simulator.plots.style import (
+    FONT_PT,
+    INK,
+    THIN_INK,
+    counted,
+    head,
+    in_seconds,
+    own_axes,
+    points_per_unit,
+    settled,
+    slots_ticks,
+)
 from simulator.run import Run
+from simulator.span import no_time, some_span_s
 from simulator.views import COLORS
 
 _FREE = ("external", "residual", "idle")
 _MOST_BARS = 24
+_GREY = "#bdbdbd"
 
 
 def holes(run: Run, at: float | None = None, ax: Axes | None = None) -> Axes:
     """Over time: all free slots and the largest run that could be handed out, the number of holes, and the index
-    1 - largest / free (of each bin's means). Beside it: the sizes of the holes at one instant, and what the head of
-    the queue asks for.
+    1 - largest / free (of each bin's means). Beside it: the sizes of the holes at one instant, and what one of them
+    must have for the head of the queue.
 
-    A hole is a longest run of free addresses, the tail left out. A buddy allocator hands it out only in pieces, which
-    are drawn one on the other. ``at``: seconds; if not given, an instant with much external waste, else residual.
-    All panels take the place of ``ax``; the Axes of the first are returned. Raises InputError when the run has no
-    decision log or covers no time.
+    The tail is left out everywhere, as it can never be handed out: paging has an index of 0. A hole is a longest run
+    of free addresses. A buddy allocator hands it out only in parts, which are drawn one on the other, and then one part
+    must reach the line, which is the block that the request would take. ``at``: seconds; if not given, an instant
+    with much external waste, else residual. All panels take the place of ``ax``; the Axes of the first are returned.
+    Raises InputError when the run has no decision log, covers no time, or not the instant.
     """
+    one_run(run)
     history = History(run)
+    start, end = some_span_s(run, "a picture of holes")
     bins = run.timeline
     if not len(bins):
-        raise InputError(f"run {run.name!r} covers no time; its holes over time need some")
-    if at is None:
-        at = _telling(history)
+        raise no_time(run.name, run.summary(), "a picture of holes")
+    at = _telling(history) if at is None else covered_instant(at, start, end)
     ax = ax or own_axes(9.0, 5.2)
     place = ax.get_subplotspec()
     if place is None:
@@ -39,10 +55,9 @@ def holes(run: Run, at: float | None = None, ax: Axes | None = None) -> Axes:
     figure = ax.figure
     count, index = (figure.add_subplot(grid[row, 0], sharex=ax) for row in (1, 2))
     sizes = figure.add_subplot(grid[:, 1])
-    start, end = float(bins["start_s"].iloc[0]), float(bins["end_s"].iloc[-1])
     edges = np.append(bins["start_s"].to_numpy(float), end)
 
-    free = bins[list(_FREE)].sum(axis=1).to_numpy(float)
+    free = np.maximum(bins[list(_FREE)].sum(axis=1).to_numpy(float) - history.tail_slots, 0)
     largest = bins["largest_free"].to_numpy(float)
     for values, color, name in ((free, THIN_INK, "free"), (largest, COLORS["external"], "largest")):
         ax.step(edges, np.append(values, values[-1]), where="post", color=color, linewidth=1.1, label=name)
@@ -58,10 +73,10 @@ def holes(run: Run, at: float | None = None, ax: Axes | None = None) -> Axes:
     )
     count.set_ylim(0, 1.1 * max(1, int(counts.max())))
     count.set_ylabel("holes", color=INK)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = 1 - largest / free
+    some = free > 1e-9 * run.capacity  # what is less comes of adding floats
+    ratio = np.where(some, 1 - largest / np.where(some, free, 1), np.nan)
     index.step(edges, np.append(ratio, ratio[-1]), where="post", color=INK, linewidth=0.9, label="index")
-    index.set_ylim(0, 1.02)
+    index.set_ylim(-0.05, 1.05)  # a line at 0 is seen
     index.set_ylabel("index", color=INK)
     index.set_xlabel("time (s)", color=INK)
     for panel in (ax, count, index):
@@ -69,14 +84,13 @@ def holes(run: Run, at: float | None = None, ax: Axes | None = None) -> Axes:
         panel.axvline(at, color=COLORS["overprovision"], linewidth=1.0, linestyle="--", label="at")
         panel.spines[["top", "right"]].set_visible(False)
         panel.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK, labelbottom=panel is index)
-        panel.yaxis.set_major_locator(MaxNLocator(4 if panel is ax else 2, integer=panel is count))
+        panel.yaxis.set_major_locator(MaxNLocator(4 if panel is ax else 2, integer=True))
     index.yaxis.set_major_locator(FixedLocator([0, 0.5, 1]))
     ticks = [tick for tick in MaxNLocator(6).tick_values(start, end) if start <= tick <= end]
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     _draw_sizes(sizes, history, at)
     settled(ax)
-    chars = int(ax.bbox.width * 72 / ax.figure.dpi / (LETTER_EM * FONT_PT))
-    ax.set_title(wrapped(run.name, chars), loc="left", fontsize=FONT_PT, color=INK)
+    head(ax, run.name)
     _name_lines(ax)
     return ax
 
@@ -93,49 +107,44 @@ def _telling(history: History) -> float:
 
 
 def _draw_sizes(ax: Axes, history: History, at: float) -> None:
-    """The holes of an instant, the largest first, and a line at what the head of the queue asks for."""
+    """The holes of an instant, the largest first, and a line at what the head of the queue would take."""
     runs = sorted(history.free_runs(history.layout(at)), key=lambda run: (-run.slots, run.start))
-    head = history.head(at)
     shown = runs[:_MOST_BARS]
     sizes = [run.slots for run in shown]
     pieces = history.pieces(at)
+    head_of_queue = history.head(at)
+    anywhere = history.allocator is not None and not history.allocator.contiguous
+    needed = None if head_of_queue is None or anywhere else head_of_queue.taken_slots
+    top = max([*sizes, needed or 0, 1])
+    ax.set_ylim(0, 1.3 * top)
+    y_pt = points_per_unit(settled(ax))[1]
     for place, hole in enumerate(shown):
         inside = sorted((piece.slots for piece in pieces if hole.start <= piece.start < hole.end), reverse=True)
         bottoms = np.cumsum([0, *inside[:-1]])
-        ax.bar(
-            [place] * len(inside), inside, 0.8, bottoms, color="#bdbdbd", edgecolor="white", linewidth=0.8, label="hole"
-        )
+        # White lines part them; around one of less than some points they would leave nothing of it.
+        edges = ["white" if slots * y_pt > 3 else _GREY for slots in inside]
+        ax.bar([place] * len(inside), inside, 0.8, bottoms, color=_GREY, edgecolor=edges, linewidth=0.8, label="hole")
     split = len(pieces) > len(runs)
-    asked = head.asked_slots if head else None
-    top = max([*sizes, asked or 0, 1])
-    ax.set_ylim(0, 1.22 * top)
     ax.set_xlim(-0.8, max(len(shown), 4) - 0.2)
     ax.set_xticks([])
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    slots_ticks(ax.yaxis, None)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK)
     total = sum(run.slots for run in runs)
     more = f", the largest {len(shown)} shown" if len(runs) > len(shown) else ""
-    ax.set_title(
-        f"at {at:,.1f} s: {total:,} slots free\nin {_count(runs)}{more}", loc="left", fontsize=FONT_PT, color=INK
-    )
-    note = "\n(parts: what it can hand out)" if split else ""
-    if history.allocator is not None and not history.allocator.contiguous:
+    head(ax, f"at {in_seconds(at)}: {counted(total, 'slot')} free", f"in {counted(len(runs), 'hole')}{more}")
+    note = "\n(handed out in parts: one part\nmust reach the line)" if split else ""
+    if anywhere:
         note = "\n(any free block serves)"
     ax.set_xlabel(f"holes, the largest first{note}", color=INK)
     ax.set_ylabel("slots", color=INK)
-    if head is None:
-        waits = "nobody waits"
-    elif asked is None:
-        waits = f"request {head.request} waits"
-    else:
-        ax.axhline(asked, color=COLORS["external"], linewidth=1.6, label="asked")
-        waits = f"request {head.request} asks {asked:,}"
-    y = top if asked is None else asked
+    if needed is not None:
+        ax.axhline(needed, color=COLORS["external"], linewidth=1.6, label="needed")
+    y = top if needed is None else needed
     ax.text(
         0.98,
         y + 0.03 * top,
-        waits,
+        _told(head_of_queue),
         transform=ax.get_yaxis_transform(),
         ha="right",
         va="bottom",
@@ -144,8 +153,14 @@ def _draw_sizes(ax: Axes, history: History, at: float) -> None:
     )
 
 
-def _count(runs: list[Extent]) -> str:
-    return f"{len(runs):,} hole{'' if len(runs) == 1 else 's'}"
+def _told(head_of_queue: Waiting | None) -> str:
+    """Who waits, and for how much."""
+    if head_of_queue is None:
+        return "nobody waits"
+    request, asked, taken = head_of_queue
+    if asked is None or taken is None:
+        return f"request {request} waits"
+    return f"request {request} asks {asked:,}" + (f"\nand takes {taken:,}" if taken != asked else "")
 
 
 def _name_lines(ax: Axes) -> None:

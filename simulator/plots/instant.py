@@ -18,6 +18,8 @@ from simulator.plots.style import (
     LEAST_PT,
     LETTER_EM,
     SMALL_PT,
+    counted,
+    in_seconds,
     make_room,
     own_axes,
     points_per_unit,
@@ -105,8 +107,7 @@ class InstantMap:
         ax.xaxis.set_major_locator(FixedLocator(_parts_of(width)))
         ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"+{x:,.0f}"))
         ax.set_ylabel(slots_label("address", self.run.capacity, bytes_per_slot), color=INK)
-        cell = f"a cell: {self.size:,} slot{'s' if self.size > 1 else ''}"
-        ax.set_xlabel(f"slots from the row's address ({cell})", color=INK, loc="left")
+        ax.set_xlabel(f"slots from the row's address (a cell: {counted(self.size, 'slot')})", color=INK, loc="left")
         settled(ax)
         y_pt = abs(points_per_unit(ax)[1])
         rows = [row * width for row in range(1, down)]
@@ -145,7 +146,7 @@ def _parts_of(width: int) -> list[float]:
 
 
 def _when(layout: Layout) -> str:
-    count = len(layout.allocations)
+    at = f"at {in_seconds(layout.time_s)}"
     if layout.iteration is None:
-        return f"at {layout.time_s:,.2f} s: nothing runs"
-    return f"at {layout.time_s:,.2f} s, iteration {layout.iteration:,}: {count:,} request{'s' if count != 1 else ''}"
+        return f"{at}: nothing runs"
+    return f"{at}, iteration {layout.iteration:,}: {counted(len(layout.allocations), 'request')}"

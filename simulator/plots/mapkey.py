@@ -12,7 +12,8 @@ from allocators.base import Allocator, InputError
 from simulator.cells import HOLE, NEVER_USED, RESERVED, ROUNDING, TAIL, WRITTEN
 from simulator.history import History
 from simulator.hues import key_color
-from simulator.plots.style import FONT_PT, INK, LETTER_EM, draw_labels, points_per_unit, wrapped
+from simulator.plots.checks import instant, one_run
+from simulator.plots.style import FONT_PT, INK, LETTER_EM, draw_labels, head, points_per_unit
 from simulator.run import Layout, Run
 
 MOST_NAMES = 80
@@ -32,8 +33,8 @@ KEY = {
 
 def layout_at(run: Run, time_s: float) -> Layout:
     """The memory map of an instant: one that the run kept, else from its decision log. Raises InputError without."""
-    if not time_s >= 0:
-        raise InputError(f"at(={time_s}) must be a number of seconds >= 0")
+    one_run(run)
+    time_s = instant(time_s)
     time_ps = round(time_s * 10**12)
     kept = next((layout for layout in run.layouts if layout.time_ps == time_ps), None)
     if kept is not None:
@@ -53,16 +54,6 @@ def allocator_of(run: Run) -> Allocator | None:
         return make_allocator(run.allocator, run.capacity, run.settings.max_model_len)
     except (InputError, TypeError):
         return None
-
-
-def span(history: History) -> tuple[float, float]:
-    """The time that a run covers: its window, or all of it."""
-    window = history.run.settings.window_s
-    start = 0.0 if window is None else float(window[0])
-    end = start + history.run.duration_ps / 10**12
-    if not end > start:
-        raise InputError(f"run {history.run.name!r} covers no time; a map over time needs some")
-    return start, end
 
 
 def key_of(layout: Layout, capacity: int, tail: int) -> dict[int, str]:
@@ -85,8 +76,7 @@ def title(ax: Axes, name: str, when: str = "") -> None:
     """The run's name above its map, and of which instant it is: in as many lines at any instant, for the films."""
     chars = int(ax.bbox.width * 72 / ax.figure.dpi / (LETTER_EM * FONT_PT))
     text = f"{name}   {when}".rstrip()
-    lines = [text] if len(name) + _WHEN_CHARS <= chars else [name, when]
-    ax.set_title("\n".join(wrapped(line, chars) for line in lines if line), loc="left", fontsize=FONT_PT, color=INK)
+    head(ax, *([text] if len(name) + _WHEN_CHARS <= chars else [name, when]))
 
 
 def draw_key(ax: Axes, x: float, labels: Mapping[int, str], top: float) -> list[Artist]:

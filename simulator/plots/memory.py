@@ -7,8 +7,9 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from simulator.cells import RESERVED, cells_over_time, middles, unit_of
 from simulator.history import History
 from simulator.hues import colors_of
+from simulator.plots.checks import grid_cells, one_run, slot_bytes
 from simulator.plots.instant import InstantMap
-from simulator.plots.mapkey import KEY, MOST_NAMES, draw_key, layout_at, span, title, write
+from simulator.plots.mapkey import KEY, MOST_NAMES, draw_key, layout_at, title, write
 from simulator.plots.style import (
     FONT_PT,
     INK,
@@ -22,6 +23,7 @@ from simulator.plots.style import (
     slots_ticks,
 )
 from simulator.run import Run
+from simulator.span import some_span_s
 
 _PAD_PT = 3.0  # around a name
 
@@ -38,19 +40,24 @@ def memory_map(
 
     ``at`` (seconds): the pool at that instant, wrapped into rows. Without it: address over time, in ``cells`` of
     addresses x instants, each cell coloured by its middle; a request's number stands in its memory where it fits.
-    Raises InputError when the run kept neither a decision log nor, for ``at``, a map of that instant.
+    Raises InputError for arguments that are not allowed, and when the run kept neither a decision log nor, for ``at``,
+    a map of that instant.
     """
+    one_run(run)
+    slot_bytes(bytes_per_slot)
+    cells = grid_cells(cells)
     if at is None:
         return _over_time(History(run), ax, bytes_per_slot, cells)
+    layout = layout_at(run, at)
     shown = InstantMap(run, ax, bytes_per_slot)
-    shown.show(layout_at(run, at))
+    shown.show(layout)
     shown.name_requests()
     return shown.ax
 
 
 def _over_time(history: History, ax: Axes | None, bytes_per_slot: int | None, cells: tuple[int, int]) -> Axes:
     run = history.run
-    start, end = span(history)
+    start, end = some_span_s(run, "a map over time")
     slots, _ = middles(run.capacity, cells[0], unit_of(history.allocator))
     edges = np.linspace(start, end, cells[1] + 1)
     found = cells_over_time(history, slots, (edges[1:] + edges[:-1]) / 2)

@@ -8,6 +8,7 @@ from matplotlib.ticker import FuncFormatter
 
 from allocators.base import InputError
 from simulator.plots.bars import Bar, bars_width_in, draw_bar, name_segments, name_ticks
+from simulator.plots.checks import several
 from simulator.plots.style import (
     FONT_PT,
     INK,
@@ -39,7 +40,7 @@ class Waited(Protocol):
     def waits_s(self) -> dict[str, float]: ...
 
 
-def waits(runs: Iterable[Waited], ax: Axes | None = None) -> Axes:
+def waits(runs: Waited | Iterable[Waited], ax: Axes | None = None) -> Axes:
     """Why requests waited, a bar a run: above the mean seconds a request, stacked by cause (``Run.waits_s()``).
 
     On a busy server nearly all of it is waiting ``behind`` another request. Below, the bars are drawn once more without
@@ -47,7 +48,7 @@ def waits(runs: Iterable[Waited], ax: Axes | None = None) -> Axes:
     ``ax``, and the upper alone does where that is low; its Axes are returned. Numbers that would be too small to read
     are left out. Raises InputError when there is no run.
     """
-    above = [Bar(run.name, x, x, 0.58, _seconds(run)) for x, run in enumerate(runs)]
+    above = [Bar(run.name, x, x, 0.58, _seconds(run)) for x, run in enumerate(several(runs, "waits_s"))]
     if not above:
         raise InputError("runs(=[]) must hold at least one run")
     below = [Bar(bar.label, bar.tick, bar.x, bar.width, _percent(_own(bar))) for bar in above]

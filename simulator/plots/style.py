@@ -1,8 +1,11 @@
 """What the pictures share: sizes and inks, labels that keep apart, axes without pyplot, and pictures as files."""
 
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
+from math import floor, log10
 from typing import Any, Protocol
 
 import pandas as pd
@@ -14,12 +17,20 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from allocators.base import one_of
+
 INK, THIN_INK, FRAME = "#222222", "#777777", "#b0b0b0"
 FONT_PT, SMALL_PT, LEAST_PT = 9.0, 7.5, 5.0
 LETTER_EM = 0.63  # width of a letter of matplotlib's own font, with some to spare
 LINE_EM = 1.25
 INDENT_PT = 13.0  # of a category's name, behind its colour
 LEAST_PERCENT = 0.05  # what is less would be written 0.0
+KINDS: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
+"""Of pictures as files: what is left out of each, so that it always has the same bytes."""
 
 
 class Pictured(Protocol):
@@ -78,8 +89,12 @@ def parts(label: str) -> list[str]:
     return re.split(r"(?<=[:, ])|(?<=\.)(?!\d)", label)
 
 
-def wrapped(label: str, chars: int) -> str:
-    """The label in lines of at most ``chars``, as far as its parts are not longer; those break behind '='."""
+def wrapped(label: str, chars: int, most_lines: int = 6) -> str:
+    """The label in lines of at most ``chars``; parts that are longer break behind '=', and else where a line is full.
+
+    What does not fit in ``most_lines`` is left out, and ``…`` says so.
+    """
+    chars = max(chars, 1)
     lines = [""]
     for part in parts(label):
         pieces = [part] if len(part.rstrip()) <= chars else re.split(r"(?<==)", part)
@@ -87,7 +102,29 @@ def wrapped(label: str, chars: int) -> str:
             if lines[-1] and len(lines[-1] + piece.rstrip()) > chars:
                 lines.append("")
             lines[-1] += piece
+            while len(lines[-1].rstrip()) > chars:
+                lines[-1:] = [lines[-1][:chars], lines[-1][chars:]]
+    if len(lines) > most_lines:
+        lines[most_lines - 1 :] = [lines[most_lines - 1].rstrip()[: chars - 1] + "…"]
     return "\n".join(line.strip() for line in lines)
+
+
+def head(ax: Axes, *lines: str) -> None:
+    """The title of a picture, as wide as it is: a run's name and what else is to be said, drawn as it is written."""
+    chars = int(0.96 * ax.bbox.width * 72 / ax.figure.dpi / (LETTER_EM * FONT_PT))  # the layout may narrow it a little
+    text = "\n".join(wrapped(line, chars, 3) for line in lines if line)
+    ax.set_title(text, loc="left", fontsize=FONT_PT, color=INK, parse_math=False)
+
+
+def in_seconds(seconds: float) -> str:
+    """A time with two decimals, of less than a second with three digits: ``43.00 s``, ``0.0123 s``."""
+    decimals = 2 if seconds >= 1 or not seconds else min(12, 2 - floor(log10(seconds)))
+    return f"{seconds:,.{decimals}f} s"
+
+
+def counted(count: int, what: str) -> str:
+    """``1 slot``, ``2 slots``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def own_axes(width_in: float, height_in: float) -> Axes:
@@ -97,8 +134,17 @@ def own_axes(width_in: float, height_in: float) -> Axes:
 
 def settled(ax: Axes) -> Axes:
     """``ax``, once its figure's layout has given it the size that numbers and labels are fitted to."""
-    ax.figure.canvas.figure.draw_without_rendering()
+    with any_letters():
+        ax.figure.canvas.figure.draw_without_rendering()
     return ax
+
+
+@contextmanager
+def any_letters() -> Iterator[None]:
+    """Draw letters that the font lacks as boxes, and without a warning: a user may write labels in any script."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        yield
 
 
 def draw_labels(ax: Axes, x: float, wanted: Mapping[str, tuple[float, str]], top: float) -> list[Artist]:
@@ -115,10 +161,13 @@ def draw_labels(ax: Axes, x: float, wanted: Mapping[str, tuple[float, str]], top
 
 
 def drawn(ax: Axes, kind: str) -> bytes:
-    """The picture as a file, ``png``, ``svg`` or ``pdf``: without a date or random ids, so always the same bytes."""
-    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    """The picture as a file, ``png``, ``svg`` or ``pdf``: without a date or random ids, so always the same bytes.
+
+    Raises InputError for another kind.
+    """
+    metadata = KINDS[one_of("kind of picture", kind, list(KINDS))]
     file = BytesIO()
-    with rc_context({"svg.hashsalt": "kvfrag"}):
+    with rc_context({"svg.hashsalt": "kvfrag"}), any_letters():
         ax.figure.canvas.figure.savefig(file, format=kind, dpi=150, bbox_inches="tight", metadata=metadata)
     return file.getvalue()
 
@@ -130,7 +179,7 @@ def slots_label(what: str, slots: int, bytes_per_slot: int | None) -> str:
 
 
 def slots_ticks(axis: Axis, bytes_per_slot: int | None) -> None:
-    """Tick labels in slots, with bytes under them where it is known how many a slot has."""
+    """Ticks at whole slots, with bytes under them where it is known how many a slot has."""
 
     def written(slots: float, _: int | None) -> str:
         if bytes_per_slot is None or not slots:
@@ -138,8 +187,8 @@ def slots_ticks(axis: Axis, bytes_per_slot: int | None) -> None:
         return f"{slots:,.0f}\n{in_bytes(slots * bytes_per_slot)}"
 
     axis.set_major_formatter(FuncFormatter(written))
-    if bytes_per_slot is not None:
-        axis.set_major_locator(MaxNLocator(5))  # each takes two lines
+    most = 9 if bytes_per_slot is None else 5  # then each takes two lines
+    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10], integer=True))
 
 
 def in_bytes(size: float) -> str:

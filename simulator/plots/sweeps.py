@@ -1,5 +1,7 @@
 """Many runs: a figure against a setting with a band over seeds, and the same as a map over two settings."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
@@ -11,17 +13,18 @@ from pandas.api.types import is_numeric_dtype
 from allocators.base import InputError
 from simulator.bands import half_width, varied
 from simulator.ledger import CATEGORIES
-from simulator.plots.style import FONT_PT, INK, LETTER_EM, own_axes, points_per_unit, settled, spread
+from simulator.plots.style import FONT_PT, INK, LETTER_EM, head, own_axes, points_per_unit, settled, spread, wrapped
 from simulator.views import VIEWS, lightness
 
-LINES = (
-    ("#0a305e", "o", "-"),
-    ("#cf5f12", "s", "--"),
-    ("#2b8cbe", "^", "-."),
-    ("#8c1230", "D", ":"),
-    ("#7a7a7a", "v", "-"),
+_INKS = ("#0a305e", "#cf5f12", "#2b8cbe", "#8c1230", "#7a7a7a")
+_DASHES, _MARKERS = ("-", "--", "-.", ":"), "osD^v"
+LINES = tuple(
+    (ink, _MARKERS[(nth + turn) % len(_MARKERS)], _DASHES[(nth + turn) % len(_DASHES)])
+    for turn in range(len(_DASHES))
+    for nth, ink in enumerate(_INKS)
 )
-"""Colour, marker and dashes of the first curves, told apart in grey print and by the colour-blind; then they repeat."""
+"""Colour, marker and dashes of curves, told apart in grey print and by the colour-blind: a colour comes back with
+other dashes. A picture with more curves than these says that they repeat."""
 
 _SHARES = {*CATEGORIES, *(name for view in VIEWS.values() for name in view)}
 _MAP_COLORS = "cividis"
@@ -64,14 +67,13 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
         )
         ends.append((float(figures["mean"].iloc[-1]), name, color))
     _scale_x(ax, table[x], order, numeric)
-    ax.set_ylabel(f"{y} (% of the pool)" if scale == 100 else y, color=INK)
-    ax.set_xlabel(x, color=INK)
+    ax.set_ylabel(f"{y} (% of the pool)" if scale == 100 else y, color=INK, parse_math=False)
+    ax.set_xlabel(x, color=INK, parse_math=False)
     if scale == 100:
         ax.set_ylim(0, 100)
-    notes = ["band: 95 % interval of the mean over seeds"] if ax.collections else []
-    notes += _averaged(table.dropna(subset=[x, y]), [x, *([by] if by else [])])
-    if notes:
-        ax.set_title("\n".join(notes), loc="left", fontsize=FONT_PT, color=INK)
+    repeat = f"{len(groups)} curves: their looks repeat after {len(LINES)}" if len(groups) > len(LINES) else ""
+    mean = _averaged(table.dropna(subset=[x, y]), [x, *([by] if by else [])])
+    head(ax, "band: 95 % interval of the mean over seeds" if ax.collections else "", mean, repeat)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK)
     _name_curves(ax, sorted(ends))
@@ -82,9 +84,10 @@ def sweep_heat(table: pd.DataFrame, x: str, y: str, value: str, ax: Axes | None 
     """``value`` over two settings: a cell for each pair, the mean of its rows written in it, brighter for more.
 
     Pairs without a row stay white. Which settings the mean is over is written above. Shares are in percent. Raises
-    InputError for a column that is not there.
+    InputError for a column that is not there, or named twice, or has nothing to draw.
     """
     _check(table, x, y, value)
+    _check_numbers(table, value)
     scale = 100.0 if value in _SHARES else 1.0
     cells = table.pivot_table(index=y, columns=x, values=value, aggfunc="mean") * scale
     if cells.empty:
@@ -109,46 +112,63 @@ def sweep_heat(table: pd.DataFrame, x: str, y: str, value: str, ax: Axes | None 
             fontsize=font,
             color=ink,
         )
-    ax.set_xticks(range(cells.shape[1]), [_written(name) for name in cells.columns])
-    ax.set_yticks(range(cells.shape[0]), [_written(name) for name in cells.index])
+    ax.set_xticks(range(cells.shape[1]), [_written(name) for name in cells.columns], parse_math=False)
+    ax.set_yticks(range(cells.shape[0]), [_written(name) for name in cells.index], parse_math=False)
     ax.tick_params(length=0, labelsize=FONT_PT, labelcolor=INK)
     ax.spines[:].set_visible(False)
-    ax.set_xlabel(x, color=INK)
-    ax.set_ylabel(y, color=INK)
-    title = f"{value}{' (% of the pool)' if scale == 100 else ''}"
-    notes = _averaged(table.dropna(subset=[x, y, value]), [x, y])
-    ax.set_title("\n".join([title, *notes]), loc="left", fontsize=FONT_PT, color=INK)
+    ax.set_xlabel(x, color=INK, parse_math=False)
+    ax.set_ylabel(y, color=INK, parse_math=False)
+    mean = _averaged(table.dropna(subset=[x, y, value]), [x, y])
+    head(ax, f"{value}{' (% of the pool)' if scale == 100 else ''}", mean)
     return ax
 
 
 def _check(table: pd.DataFrame, *columns: str) -> None:
+    if not isinstance(table, pd.DataFrame):
+        raise InputError(f"table(={type(table).__name__}) must be a DataFrame, as sweep() makes it")
     for name in columns:
         if name not in table.columns:
             raise InputError(f"column {name!r} is not in the table; it has {', '.join(map(str, table.columns))}")
+        if columns.count(name) > 1:
+            raise InputError(f"column {name!r} is named twice; a picture needs {len(columns)} different columns")
+
+
+def _check_numbers(table: pd.DataFrame, name: str) -> None:
+    if not is_numeric_dtype(table[name]):
+        raise InputError(f"column {name!r} must hold numbers; its first is {next(iter(table[name].dropna()), None)!r}")
+    if np.isinf(table[name].to_numpy(float)).any():
+        raise InputError(f"column {name!r} must hold finite numbers; it has an infinite one")
 
 
 def _groups(table: pd.DataFrame, x: str, y: str, by: str | None) -> dict[str, pd.DataFrame]:
-    _check(table, x, y, *([by] if by else []))
+    _check(table, x, y)
+    _check_numbers(table, y)
+    if is_numeric_dtype(table[x]):
+        _check_numbers(table, x)
     rows = table.dropna(subset=[x, y])
     if rows.empty:
         raise InputError(f"table has no row with both {x} and {y}")
     if by is None:
         return {y: rows}
+    _check(table, by)
     prefix = f"{by} " if is_numeric_dtype(rows[by]) else ""
-    return {f"{prefix}{name}": group for name, group in rows.groupby(by, sort=False)}
+    groups = {f"{prefix}{name}": group for name, group in rows.groupby(by, sort=False)}
+    if not groups:
+        raise InputError(f"table has no row with {by}, {x} and {y}")
+    return groups
 
 
-def _averaged(rows: pd.DataFrame, places: list[str]) -> list[str]:
+def _averaged(rows: pd.DataFrame, places: list[str]) -> str:
     """A note of the settings, seeds aside, that vary among the rows of one place: what is drawn is a mean over them."""
     if not {"allocator", "seed"} <= set(rows.columns):
-        return []  # no sweep's table
+        return ""  # no sweep's table
     names = [name for _, part in rows.groupby(places, sort=False, dropna=False) for name in varied(part)]
-    return [f"mean over {', '.join(dict.fromkeys(names))}"] if names else []
+    return f"mean over {', '.join(dict.fromkeys(names))}" if names else ""
 
 
 def _scale_x(ax: Axes, values: pd.Series, order: dict[object, int], numeric: bool) -> None:
     if not numeric:
-        ax.set_xticks(list(order.values()), [str(name) for name in order])
+        ax.set_xticks(list(order.values()), [wrapped(str(name), 18) for name in order], parse_math=False)
         return
     numbers = np.unique(values.dropna().to_numpy(float))
     if numbers[0] > 0 and numbers[-1] / numbers[0] >= 16:
@@ -168,7 +188,9 @@ def _name_curves(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
     settled(ax)
     scale = 72 / ax.figure.dpi
     width = ax.bbox.width * scale
-    needed = min(0.6 * width, 10 + LETTER_EM * FONT_PT * max(len(name) for _, name, _ in ends))
+    most = min(0.6 * width, 10 + LETTER_EM * FONT_PT * max(len(name) for _, name, _ in ends))
+    names = [wrapped(name, round((most - 10) / (LETTER_EM * FONT_PT)), 3) for _, name, _ in ends]
+    needed = min(most, 10 + LETTER_EM * FONT_PT * max(len(line) for name in names for line in name.split("\n")))
     left, right = (float(edge) for edge in ax.transData.transform([(edge, 0) for edge in ax.get_xlim()])[:, 0])
     # Room is made in pixels, so that a logarithmic axis gets as much as a linear one.
     behind = left + (right - left) * width / (width - needed)
@@ -179,8 +201,12 @@ def _name_curves(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
     settled(ax)
     low, high = (float(ax.transData.transform((column, y))[1]) for y in ax.get_ylim())
     wanted = [float(ax.transData.transform((column, y))[1]) for y, _, _ in ends]
-    half = 0.65 * FONT_PT / scale
+    lines = max(name.count("\n") + 1 for name in names)
+    font = min(FONT_PT, (high - low) * scale / (1.3 * lines * len(names)))
+    half = 0.65 * font * lines / scale
     x = float(ax.transData.transform((column, 0))[0]) + 3 / scale
-    for y, (_, name, color) in zip(spread(wanted, 2 * half, low + half, high - half), ends, strict=True):
+    look: dict[str, Any] = {"va": "center", "fontsize": font, "weight": "bold", "parse_math": False, "linespacing": 1.1}
+    places = spread(wanted, 2 * half, low + half, high - half)
+    for y, name, (_, _, color) in zip(places, names, ends, strict=True):
         place = ax.transData.inverted().transform((x, y))
-        ax.text(float(place[0]), float(place[1]), name, va="center", fontsize=FONT_PT, color=color, weight="bold")
+        ax.text(float(place[0]), float(place[1]), name, color=color, **look)

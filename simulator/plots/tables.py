@@ -6,9 +6,22 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from allocators.base import Extent, InputError
+from allocators.base import Extent, InputError, whole
 from simulator.plots.mapkey import allocator_of, layout_at
-from simulator.plots.style import FONT_PT, FRAME, INK, SMALL_PT, THIN_INK, own_axes, settled
+from simulator.plots.style import (
+    FONT_PT,
+    FRAME,
+    INK,
+    LETTER_EM,
+    SMALL_PT,
+    THIN_INK,
+    counted,
+    head,
+    in_seconds,
+    own_axes,
+    points_per_unit,
+    settled,
+)
 from simulator.run import Allocation, Layout, Run
 from simulator.views import COLORS
 
@@ -19,6 +32,8 @@ _LOGICAL, _TABLE, _PHYSICAL, _BLOCK = 0.0, 5.6, 10.2, 4.0  # where the columns b
 _HEAD = 1.5
 _WORDS = {"used": "written", "reservation": "reserved", "overprovision": "never used", "rounding": "rounding"}
 _HIGH = 0.72  # of a row
+_ASIDE = 1.3  # for the addresses beside the pool
+_LEAST_LINE_PT = 6.0
 
 
 def block_table(run: Run, request: int, at: float, ax: Axes | None = None) -> Axes:
@@ -29,6 +44,7 @@ def block_table(run: Run, request: int, at: float, ax: Axes | None = None) -> Ax
     InputError when the request holds nothing then, or the run kept no map of it.
     """
     layout = layout_at(run, at)
+    request = whole("request", request, at_least=0)
     held = next((one for one in layout.allocations if one.request == request), None)
     if held is None:
         running = ", ".join(str(one.request) for one in layout.allocations[:10]) or "none"
@@ -49,21 +65,23 @@ def block_table(run: Run, request: int, at: float, ax: Axes | None = None) -> Ax
     number = "block" if paged else "extent"
     _headings(ax, number)
     places = {place: y for y, place in enumerate(pool)}
+    longest = max(len(f"{start // (size or 1):,}") for start in pool)
+    aside = 0.22 + min(_ASIDE, max(0.53, longest * LETTER_EM * SMALL_PT / points_per_unit(ax)[0]))
     for y, row in enumerate(rows):
         if row is None:
             _left_out(ax, (_LOGICAL + _BLOCK / 2, _TABLE + 1.4), y, len(blocks) - len(rows) + 1)
             continue
         block = blocks[row]
-        _text(ax, _LOGICAL - 0.2, y, str(row), ha="right")
+        _text(ax, _LOGICAL - 0.2, y, f"{row:,}", ha="right", wide=0.8)
         block.draw(ax, _LOGICAL, y)
-        name = str(block.extent.start // size) if paged else f"{block.extent.start:,}"
-        _entry(ax, y, name, f"{block.written} of {block.extent.slots}")
+        name = f"{block.extent.start // (size or 1):,}"
+        _entry(ax, y, name, f"{block.written:,} of {block.extent.slots:,}")
         _arrow(ax, (_LOGICAL + _BLOCK, y), (_TABLE, y))
-        _arrow(ax, (_TABLE + 2.8, y), (_PHYSICAL - 0.75, places[block.extent.start]))
+        _arrow(ax, (_TABLE + 2.8, y), (_PHYSICAL - aside, places[block.extent.start]))
     _draw_pool(ax, pool, layout, blocks, size)
     _legend(ax, blocks, high)
-    name = f"{run.name}   request {request} at {layout.time_s:,.2f} s: {held.written_tokens:,} tokens written"
-    ax.set_title(name, loc="left", fontsize=FONT_PT, color=INK)
+    written = counted(held.written_tokens, "token")
+    head(ax, f"{run.name}   request {request} at {in_seconds(layout.time_s)}: {written} written")
     return ax
 
 
@@ -126,8 +144,7 @@ def _draw_pool(ax: Axes, pool: Sequence[int], layout: Layout, blocks: Sequence[_
     owners = {extent.start: one.request for one in layout.allocations for extent in one.extents}
     own = {block.extent.start: block for block in blocks}
     for y, start in enumerate(pool):
-        name = str(start // size) if size else f"{start:,}"
-        _text(ax, _PHYSICAL - 0.12, y, name, ha="right")
+        _text(ax, _PHYSICAL - 0.12, y, f"{start // (size or 1):,}", ha="right", wide=_ASIDE)
         if start in own:
             own[start].draw(ax, _PHYSICAL, y)
         else:
@@ -171,7 +188,7 @@ def _legend(ax: Axes, blocks: Sequence[_Block], y: float) -> None:
 def _entry(ax: Axes, y: float, name: str, filled: str) -> None:
     for x, text in ((_TABLE, name), (_TABLE + 1.4, filled)):
         _box(ax, x, y, 1.4, "white", "entry", INK)
-        _text(ax, x + 0.7, y, text)
+        _text(ax, x + 0.7, y, text, wide=1.3)
 
 
 def _left_out(ax: Axes, places: Sequence[float], y: float, count: int) -> None:
@@ -202,5 +219,12 @@ def _text(
     color: str = INK,
     weight: str = "normal",
     style: str = "normal",
+    wide: float = 0.0,
 ) -> None:
+    """A text; where a width is given it is made small enough for that, in two lines if one would be too small."""
+    if wide:
+        fits = wide * points_per_unit(ax)[0] / LETTER_EM
+        if fits / len(text) < _LEAST_LINE_PT:
+            text = text.replace(" of ", "\nof ")
+        size = min(size, fits / max(map(len, text.split("\n"))))
     ax.text(x, y, text, ha=ha, va="center", fontsize=size, color=color, weight=weight, style=style)

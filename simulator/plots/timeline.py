@@ -1,21 +1,24 @@
 """Where the pool went over time, and what became of the requests meanwhile."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from allocators.base import InputError
+from simulator.plots.checks import one_run, slot_bytes
 from simulator.plots.style import (
     FONT_PT,
     INDENT_PT,
     INK,
     LEAST_PERCENT,
-    LETTER_EM,
     THIN_INK,
     Pictured,
     draw_labels,
+    head,
+    in_seconds,
     make_room,
     own_axes,
     points_per_unit,
@@ -24,27 +27,32 @@ from simulator.plots.style import (
     slots_ticks,
     spread,
     stacked_below,
-    wrapped,
 )
+from simulator.span import no_time
 from simulator.views import COLORS
 
 _LINES = {"running": COLORS["used"], "waiting": "#8a8a8a"}
 _LEAST_HEIGHT_PT = 150.0  # for three panels
-_MOST_MARKS = 200  # preemptions are counted in at most so many spans of time, wide enough to be seen
+_MOST_MARKS = 200  # events are counted in at most so many spans of time, wide enough to be seen
+_REFUSED = "refused_although_free"
+_STRIP = 0.94  # the height of a bar in the lowest strip that stands for all of its span
 
 
 def waste_over_time(run: Pictured, ax: Axes | None = None, bytes_per_slot: int | None = None) -> Axes:
     """The ledger's categories over the run, stacked: mean slots in each time bin of ``run.timeline``.
 
     Below it, on the same time axis: requests running and waiting (a scale that is linear up to 1 and logarithmic
-    from there); how many requests were preempted; and the time bins in which one was refused although enough was
-    free. All of them take the place of ``ax``, and the stack alone does where that is low; its Axes are returned.
-    ``bytes_per_slot`` writes bytes beside the slots. Raises InputError when the run covers no time.
+    from there); how many requests were preempted; and how much of the time one was refused although enough was free:
+    a bar that fills its strip is all of it, so as much of the strip is red as of the time. All of them take the place
+    of ``ax``, and the stack alone does where that is low; its Axes are returned. ``bytes_per_slot`` writes bytes
+    beside the slots. Raises InputError when the run covers no time.
     """
+    one_run(run, "timeline")
+    slot_bytes(bytes_per_slot)
     bins = run.timeline
     start, end = float(bins["start_s"].min()), float(bins["end_s"].max())
     if not end > start:
-        raise InputError(f"run {run.name!r} covers no time; a timeline needs some")
+        raise no_time(run.name, run.summary(), "a timeline")
     ax = settled(ax or own_axes(9.0, 5.8))
     below = []
     if ax.bbox.height * 72 / ax.figure.dpi >= _LEAST_HEIGHT_PT:
@@ -65,10 +73,9 @@ def waste_over_time(run: Pictured, ax: Axes | None = None, bytes_per_slot: int |
     slots_ticks(ax.yaxis, bytes_per_slot)
     ax.set_ylabel(slots_label("token slots", run.capacity, bytes_per_slot), color=INK)
     preempted = f"{bins['preemptions'].sum():,.0f} preempted"
-    notes = {
-        1.55: preempted,
-        0.5: "refused though\nenough was free" if (bins["external"] > 0).any() else "never refused if\nenough was free",
-    }
+    refused_s = float((bins[_REFUSED] * (bins["end_s"] - bins["start_s"])).sum())
+    refused = f"{in_seconds(refused_s)} refused though" if refused_s else "never refused if"
+    notes = {1.55: preempted, 0.5: f"{refused}\nenough was free"}
     make_room(ax, start, column, [*names, *"\n".join(notes.values()).split("\n")])
     # Axis, ticks and name end where the run does: behind it stand the labels.
     ticks = [tick for tick in MaxNLocator(8).tick_values(start, end) if start <= tick <= end]
@@ -79,8 +86,7 @@ def waste_over_time(run: Pictured, ax: Axes | None = None, bytes_per_slot: int |
         panel.spines[["top", "right"]].set_visible(False)
         panel.tick_params(labelsize=FONT_PT, color=INK, labelcolor=INK, labelbottom=panel is last)
     last.set_xlabel("time (s)", color=INK, x=(end - start) / 2 / float(np.diff(ax.get_xlim())[0]))
-    chars = int(ax.bbox.width * 72 / ax.figure.dpi / (LETTER_EM * FONT_PT))
-    ax.set_title(wrapped(run.name, chars), loc="left", fontsize=FONT_PT, color=INK)
+    head(ax, run.name)
     if below:
         _draw_requests(below[0], edges, bins)
         _draw_events(below[1], edges, bins)
@@ -127,7 +133,7 @@ def _label_requests(ax: Axes, x: float, bins: pd.DataFrame) -> None:
 
 
 def _draw_events(ax: Axes, edges: NDArray[np.float64], bins: pd.DataFrame) -> None:
-    """Two strips: how many were preempted, as bars in the upper, and in the lower when one was refused though enough
+    """Two strips of bars: how many were preempted, and below for what part of each span one was refused though enough
     was free."""
     ax.set_ylim(0, 2.1)
     ax.set_yticks([])
@@ -135,11 +141,11 @@ def _draw_events(ax: Axes, edges: NDArray[np.float64], bins: pd.DataFrame) -> No
     ax.axhline(1, color=THIN_INK, linewidth=0.4, xmax=(edges[-1] - edges[0]) / float(np.diff(ax.get_xlim())[0]))
     marks = np.array_split(np.arange(len(bins)), min(len(bins), _MOST_MARKS))
     counts = np.array([bins["preemptions"].iloc[mark].sum() for mark in marks])
+    starts = np.array([edges[mark[0]] for mark in marks])
+    ends = np.array([edges[mark[-1] + 1] for mark in marks])
     if counts.any():
-        starts = np.array([edges[mark[0]] for mark in marks])
-        ends = np.array([edges[mark[-1] + 1] for mark in marks])
         ax.bar(starts, counts / counts.max(), ends - starts, 1.05, align="edge", color=INK, label="preempted")
-    refused = (bins["external"] > 0).to_numpy()
-    turns = np.flatnonzero(np.diff(np.concatenate([[False], refused, [False]])))
-    spans = [(edges[first], edges[last] - edges[first]) for first, last in turns.reshape(-1, 2)]
-    ax.broken_barh(spans, (0.1, 0.8), color=COLORS["external"], label="refused although enough was free")
+    part = np.array([bins[_REFUSED].iloc[mark].mean() for mark in marks])
+    if part.any():
+        look: dict[str, Any] = {"color": COLORS["external"], "linewidth": 0, "label": _REFUSED}
+        ax.bar(starts, _STRIP * part, ends - starts, 0.0, align="edge", **look)

@@ -37,10 +37,12 @@
   const { runs, requests } = data;
   const HOLE = data.kinds.indexOf("hole"), WRITTEN = 1, RESERVED = 2, UNUSED = 3, ROUNDING = 4, TAIL = 5;
   const LEDGER = Object.fromEntries(data.categories.map(({ name, color }) => [name, color]));
-  const state = { time: data.start_s, run: 0, picked: NEVER, pool: null };
+  const state = { time: data.start_s, run: 0, picked: NEVER, unknown: "", pool: null };
   const number = (value, digits = 0) =>
     value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-  const seconds = (value) => `${number(value, data.end_s - data.start_s < 100 ? 2 : 1)} s`;
+  const counted = (count, what) => `${number(count)} ${what}${count === 1 ? "" : "s"}`;
+  const span = data.end_s - data.start_s, digits = span < 100 ? Math.min(12, 2 + Math.max(0, -Math.floor(Math.log10(span)))) : 1;
+  const seconds = (value) => `${number(value, digits)} s`;
 
   /** The index of the last entry that is not above a value, -1 when there is none. */
   function lastUpTo(values, value) {
@@ -178,14 +180,14 @@
     let top = 0;
     runs.forEach((run, nth) => {
       const place = (from, px) => [1 - (from + px) / inner, 1 - from / inner].map((edge) => Math.min(1, Math.max(0, edge)));
-      const common = { zeroline: false, showgrid: false, fixedrange: false, tickformat: ",d" };
+      const common = { zeroline: false, showgrid: false, fixedrange: false, tickformat: ",d", ...(run.capacity <= 10 && { tick0: 0, dtick: 1 }) };
       layout["yaxis" + (nth ? 2 * nth + 1 : "")] = {
         ...common, domain: place(top, MAP_PX), range: [0, run.capacity], scaleanchor: false, title: { text: "address (slots)" }, showline: true, mirror: true, linecolor: "#bbb",
       };
       layout[`yaxis${2 * nth + 2}`] = {
-        ...common, domain: place(top + MAP_PX + INNER_PX, WASTE_PX), range: [0, 100], tickvals: [0, 50, 100], title: { text: "% of pool" }, fixedrange: true,
+        zeroline: false, showgrid: false, domain: place(top + MAP_PX + INNER_PX, WASTE_PX), range: [0, 100], tickvals: [0, 50, 100], title: { text: "% of pool" }, fixedrange: true,
       };
-      annotations.push({ text: `<b>${run.name.replace(/</g, "&lt;")}</b>`, xref: "paper", yref: "paper", x: 0, y: 1 - top / inner, xanchor: "left", yanchor: "bottom", yshift: nth ? 0 : 38, showarrow: false, font });
+      annotations.push({ text: `<b>${escaped(run.name)}</b>${run.share ? "" : ": nothing ran"}`, xref: "paper", yref: "paper", x: 0, y: 1 - top / inner, xanchor: "left", yanchor: "bottom", yshift: nth ? 0 : 38, showarrow: false, font });
       const { size } = run.map;
       traces.push({
         type: "image", source: mapImage(run), yaxis: axis(2 * nth), hoverinfo: "none", customdata: nth,
@@ -208,12 +210,13 @@
     const trace = { type: "image", source, hoverinfo: "none", x0: run.pool.size / 2, dx: run.pool.size, y0: width / 2, dy: width };
     const layout = {
       height: 220, margin: { l: 62, r: 22, t: 10, b: 42 }, font: { family: 'system-ui, "DejaVu Sans", sans-serif', size: 11, color: "#222" }, hovermode: "closest",
-      xaxis: { range: [0, width], tickvals: [0, 0.25, 0.5, 0.75, 1].map((part) => part * width), tickprefix: "+", tickformat: ",d", showgrid: false, zeroline: false, title: { text: "slots from the row's address" }, fixedrange: true },
-      yaxis: { range: [down * width, 0], tickformat: ",d", nticks: 6, showgrid: false, zeroline: false, scaleanchor: false, fixedrange: true, showline: true, mirror: true, linecolor: "#bbb" },
+      xaxis: { range: [0, width], tickvals: [0, 0.25, 0.5, 0.75, 1].map((part) => part * width).filter(Number.isInteger), tickprefix: "+", tickformat: ",d", showgrid: false, zeroline: false, title: { text: "slots from the row's address" }, fixedrange: true },
+      yaxis: { range: [down * width, 0], tickformat: ",d", tick0: 0, dtick: Math.ceil(down / 6) * width, showgrid: false, zeroline: false, scaleanchor: false, fixedrange: true, showline: true, mirror: true, linecolor: "#bbb" },
     };
     await Plotly.react($("pool"), [trace], layout, { ...CONFIG, displayModeBar: false });
   }
 
+  const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
   const swatch = (color) => `<i class="swatch" style="background:${color}"></i>`;
   const grey = (kind) => {
     const hues = data.palette[kind], mean = [0, 1, 2].map((part) => hues.reduce((sum, hue) => sum + hue[part], 0) / hues.length);
@@ -232,14 +235,17 @@
     for (const name of ["running", "waiting"])
       shown.push(`<span>${swatch("transparent")}${name}<b>${number(inside ? run.waste[name][bin] : 0, 1)}</b></span>`);
     $("ledger").innerHTML = shown.join("");
+    $("bin").textContent = !run.share ? "Nothing ran." : inside
+      ? `Means from ${seconds(edges[bin])} to ${seconds(edges[bin + 1])}; ${run.pool.size === 1 ? "below, the pool slot by slot" : `below, a cell is ${counted(run.pool.size, "slot")} and shows what is in its middle`}.`
+      : "The run is over.";
     $("when").textContent = `The pool at ${seconds(state.time)}`;
   }
 
   function drawTable() {
     const run = runs[state.run], picked = state.picked, table = $("table");
     table.innerHTML = "";
-    if (picked < 0 || picked >= requests.arrival_s.length) {
-      $("picked").textContent = picked < 0 ? "Click a cell of a map, or type a request's number." : `There is no request ${picked}.`;
+    if (picked < 0) {
+      $("picked").textContent = state.unknown === "" ? "Click a cell of a map, or type a request's number." : `There is no request ${state.unknown}.`;
       return;
     }
     let text = `prompt ${number(requests.prompt_tokens[picked])}, output ${number(requests.output_tokens[picked])} tokens; arrived at ${seconds(requests.arrival_s[picked])}`;
@@ -255,7 +261,7 @@
     }
     text += `; ${number(one.written)} of ${number(one.final)} tokens written`;
     const paged = run.block > 0;
-    if (paged) text += `, ${number(one.extents.length)} blocks`;
+    if (paged) text += `, ${counted(one.extents.length, "block")}`;
     $("picked").textContent = `${text}.`;
     const rows = [`<tr><th>logical block</th><th>${paged ? "physical block" : "address"}</th><th>filled</th><th></th></tr>`];
     one.extents.forEach((extent, logical) => {
@@ -345,8 +351,10 @@
   }
 
   async function pick(request) {
-    state.picked = request;
-    $("request").value = request < 0 ? "" : request;
+    const known = Number.isInteger(request) && request >= 0 && request < requests.arrival_s.length;
+    state.picked = known ? request : NEVER;
+    state.unknown = known || request === NEVER ? "" : String(request);
+    $("request").value = request === NEVER ? "" : request;
     drawTable();
     const images = runs.map((_, nth) => nth * (1 + data.categories.length));
     await Promise.all([Plotly.restyle($("maps"), { source: runs.map(mapImage) }, images), drawPool()]);
@@ -369,7 +377,7 @@
     }, 60);
   }
 
-  document.querySelector("h1").textContent = `${data.trace}: ${number(requests.arrival_s.length)} requests`;
+  document.querySelector("h1").textContent = `${data.trace}: ${counted(requests.arrival_s.length, "request")}`;
   drawTabs();
   await drawMaps();
   $("slider").oninput = () => setTime(data.start_s + ($("slider").value / 1000) * (data.end_s - data.start_s));
@@ -396,9 +404,12 @@
 
   const words = { [WRITTEN]: "written", [RESERVED]: "reserved", [UNUSED]: "never used", [ROUNDING]: "rounding", [TAIL]: "tail" };
   $("key").innerHTML = Object.entries(words).map(([kind, word]) => `<span>${swatch(grey(kind))}${word}</span>`).join("") + `<span>${swatch("#fff")}free</span>`;
-  const cell = runs[0].map, missing = runs.filter((run) => !run.log).map((run) => run.name);
-  $("note").textContent = `A hue a request, the darker the more used. Maps are binned: a cell is ${number(cell.size)} slots × ${(dx(runs[0])).toPrecision(2)} s and shows what is in its middle; waste is the exact mean of ${number(runs[0].waste.used.length)} time bins. ` +
-    (missing.length ? `The decision log of ${missing.join(", ")} is too long for this page: its pool is read off the map's cells.` : "The pool and the block tables are exact at every instant.");
+  const sizes = runs.map((run) => run.map.size), alike = sizes.every((size) => size === sizes[0]);
+  const cell = alike ? counted(sizes[0], "slot") : `${sizes.map((size) => number(size)).join(", ")} slots (from the first map to the last)`;
+  const bins = Math.max(...runs.map((run) => run.waste.used.length)), coarse = runs.some((run) => run.pool.size > 1);
+  const missing = runs.filter((run) => !run.log).map((run) => run.name);
+  $("note").textContent = `A hue a request, the darker the more used. Maps are binned: a cell is ${cell} × ${(dx(runs[0])).toPrecision(2)} s and shows what is in its middle; waste is the exact mean of ${counted(bins, "time bin")}. ` +
+    (missing.length ? `The decision log of ${missing.join(", ")} is too long for this page: its pool is read off the map's cells.` : coarse ? "Block tables are exact at every instant; the pool at an instant shows the middles of its cells." : "The pool and the block tables are exact at every instant.");
 
   // For scripts and tests: where a slot is on the screen, and what is shown.
   window.kvfrag = {
