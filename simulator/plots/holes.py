@@ -11,7 +11,6 @@ from simulator.plots.style import (
     FONT_PT,
     INK,
     THIN_INK,
-    counted,
     head,
     in_seconds,
     own_axes,
@@ -20,6 +19,7 @@ from simulator.plots.style import (
     slots_ticks,
 )
 from simulator.run import Run
+from simulator.schema import counted
 from simulator.span import no_time, some_span_s
 from simulator.views import COLORS
 

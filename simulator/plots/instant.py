@@ -18,7 +18,6 @@ from simulator.plots.style import (
     LEAST_PT,
     LETTER_EM,
     SMALL_PT,
-    counted,
     in_seconds,
     make_room,
     own_axes,
@@ -27,6 +26,7 @@ from simulator.plots.style import (
     slots_label,
 )
 from simulator.run import Layout, Run
+from simulator.schema import counted
 
 
 class InstantMap:

@@ -122,11 +122,6 @@ def in_seconds(seconds: float) -> str:
     return f"{seconds:,.{decimals}f} s"
 
 
-def counted(count: int, what: str) -> str:
-    """``1 slot``, ``2 slots``."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def own_axes(width_in: float, height_in: float) -> Axes:
     """Axes of a new Figure that belongs to no window and no pyplot."""
     return Figure(figsize=(width_in, height_in), layout="constrained").subplots()

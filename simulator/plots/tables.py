@@ -15,7 +15,6 @@ from simulator.plots.style import (
     LETTER_EM,
     SMALL_PT,
     THIN_INK,
-    counted,
     head,
     in_seconds,
     own_axes,
@@ -23,6 +22,7 @@ from simulator.plots.style import (
     settled,
 )
 from simulator.run import Allocation, Layout, Run
+from simulator.schema import counted
 from simulator.views import COLORS
 
 MOST_ROWS = 12
