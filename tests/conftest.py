@@ -5,6 +5,8 @@ when it is imported. Without torch and Triton the GPU part's tests are left out.
 """
 
 import os
+import signal
+from collections.abc import Iterator
 from importlib.util import find_spec
 from zlib import crc32
 
@@ -22,6 +24,15 @@ if DEVICE == "cpu":
 HAS_GPU_PART = find_spec("torch") is not None and find_spec("triton") is not None
 if not HAS_GPU_PART:
     collect_ignore_glob = ["test_gpu_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterator[None]:
+    """``main`` ends a process, and at an interrupt's end is deaf to others; the tests that call it here go on."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_report_header() -> str:

@@ -51,6 +51,12 @@ class Gated(Paged):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _hear() -> None:
+    """A shell that runs the tests in the background may have made them deaf."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def started(folder: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
     """A command in a group of processes of its own, all gone at the end."""
@@ -64,8 +70,7 @@ def started(folder: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A shell that runs the tests in the background may have made them deaf.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=_hear,
     ) as process:
         try:
             yield process
@@ -85,7 +90,7 @@ def wait_until(is_so: Callable[[], bool], process: subprocess.Popen[str] | None 
     for _ in range(12_000):
         if is_so():
             return
-        assert process is None or process.poll() is None, process.communicate()
+        assert process is None or process.poll() is None, process.communicate(timeout=120)
         time.sleep(0.01)
     raise AssertionError("it did not come")
 

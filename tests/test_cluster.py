@@ -44,10 +44,10 @@ def test_a_worker_that_is_killed_in_the_middle_changes_no_row(
         os.kill(workers[0].pid, signal.SIGKILL)
         workers[0].wait()
         (tmp_path / GO).touch()
-        _, told = process.communicate()
+        _, told = process.communicate(timeout=120)
     assert process.returncode == 0, told
     with started(tmp_path, *gated_sweep("local.csv", last=8)) as process:
-        process.communicate()
+        process.communicate(timeout=120)
     assert (tmp_path / "far.csv").read_bytes() == (tmp_path / "local.csv").read_bytes()
     assert len((tmp_path / "far.csv").read_text().splitlines()) == 1 + 9
 
@@ -61,7 +61,7 @@ def test_an_end_in_the_middle_is_told_in_one_line_and_what_was_done_is_kept(
     with started(tmp_path, *far) as process:
         wait_until(lambda: results_in(tmp_path / "far.csv.partial") == 2, process)
         os.kill(*((process.pid, signal.SIGINT) if ends == "interrupted" else (scheduler.pid, signal.SIGKILL)))
-        out, told = process.communicate()
+        out, told = process.communicate(timeout=120)
     kept = "2 runs are kept in far.csv.partial, and the same command goes on\n"
     if ends == "interrupted":
         assert (process.returncode, out, told) == (130, "", f"kvfrag: interrupted; {kept}")
@@ -75,7 +75,7 @@ def test_a_workers_address_is_told_in_one_line(cluster: tuple[str, list[Popen[st
         client.wait_for_workers(2)
         worker = next(iter(client.scheduler_info()["workers"]))
     with started(tmp_path, *gated_sweep("far.csv")[:-2], "--dask", worker) as process:
-        out, told = process.communicate()
+        out, told = process.communicate(timeout=120)
     assert (process.returncode, out) == (2, ""), told
     assert told.startswith(f"kvfrag: --dask(={worker}): no scheduler answers there") and told.count("\n") == 1
     assert scheduler.poll() is None and not list(tmp_path.glob("far*"))

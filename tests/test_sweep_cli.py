@@ -89,7 +89,7 @@ def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(
                 else:
                     process.send_signal(number)
             time.sleep(0.01)
-        out, told = process.communicate()
+        out, told = process.communicate(timeout=120)
     assert (process.returncode, out) == (code, "")
     assert told == "kvfrag: interrupted; 2 runs are kept in t.csv.partial, and the same command goes on\n"
     wait_until(lambda: not alive(tmp_path))
@@ -140,12 +140,12 @@ def _finish(folder: Path, command: Sequence[str], done: int) -> None:
     """Go on, and compare with a sweep that nobody interrupted."""
     (folder / GO).touch()
     with started(folder, *command) as process:
-        _, told = process.communicate()
+        _, told = process.communicate(timeout=120)
     assert process.returncode == 0, told
     assert told.splitlines()[0] == f"{done} of 6 runs were done already, in t.csv.partial"
     whole = gated_sweep("whole.csv")
     with started(folder, *whole) as process:
-        process.communicate()
+        process.communicate(timeout=120)
     assert (folder / "t.csv").read_bytes() == (folder / "whole.csv").read_bytes()
     assert not (folder / "t.csv.partial").exists()
 
