@@ -27,24 +27,20 @@ class StoppedError(Exception):
 
 def whole_number(metavar: str, help: str) -> Any:
     """An option that takes a whole number."""
-
-    def parse(text: str) -> int:
-        try:
-            return int(text)
-        except ValueError:
-            raise typer.BadParameter(f"{short(text)} must be a whole number") from None
-
-    return typer.Option(metavar=metavar, help=help, parser=parse)
+    return _parsed(int, "a whole number", metavar, help)
 
 
 def number(metavar: str, help: str) -> Any:
     """An option that takes a number."""
+    return _parsed(float, "a number", metavar, help)
 
-    def parse(text: str) -> float:
+
+def _parsed(kind: type[int | float], what: str, metavar: str, help: str) -> Any:
+    def parse(text: str) -> int | float:
         try:
-            return float(text)
+            return kind(text)
         except ValueError:
-            raise typer.BadParameter(f"{short(text)} must be a number") from None
+            raise typer.BadParameter(f"{short(text)} must be {what}") from None
 
     return typer.Option(metavar=metavar, help=help, parser=parse)
 
