@@ -332,13 +332,15 @@ class GrowMovesWhatWasWritten(Toy):
 
 
 class GrowMovesTheEndOfTheLastExtent(Toy):
-    """Neighbouring slots are one extent, and a new slot goes before the one that was the last."""
+    """Neighbouring slots are one extent; where it has several, a new slot goes before the one that was the last."""
 
     def grow(self, request_ids: Sequence[int]) -> int:
+        several = [self.extents(request_id)[-1].slots > 1 for request_id in request_ids]
         served = super().grow(request_ids)
-        for request_id in request_ids[:served]:
-            *_, last, new = table = self.slots[request_id]
-            table[-2:] = new, last
+        for request_id, swapped in zip(request_ids[:served], several, strict=False):
+            if swapped:
+                *_, last, new = table = self.slots[request_id]
+                table[-2:] = new, last
         return served
 
     def extents(self, request_id: int) -> tuple[Extent, ...]:
