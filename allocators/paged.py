@@ -15,15 +15,123 @@ foremost. So the same calls give the same block ids, here and on a GPU.
 Source: PagedAttention (Kwon et al., SOSP 2023), section 4; vLLM, ``v1/core/block_pool.py`` for the order.
 """
 
-from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
 
-from allocators.base import Extent, InputError, holds_already, holds_none, whole
+import numpy as np
+from numpy.typing import NDArray
+
+from allocators import pool as ask
+from allocators.base import InputError, whole
+from allocators.pooled import Pooled, longer
+from allocators.seam import answer, record, rule
 
 _MOST_DIGITS = 100  # of a watermark
 
 
-class Paged:
+class PagedPool(NamedTuple):
+    """The queue of free blocks, and the block tables: chains from the last block of a request to its first."""
+
+    now: Any
+    """``free_blocks``: how many there are."""
+    queue: NDArray[np.int32]
+    """Free blocks, the first ``free_blocks`` entries. The head of the queue is the last of them."""
+    before: NDArray[np.int32]
+    """Block -> the block before it in its table."""
+    last: NDArray[np.int32]
+    """Seat -> the last block of its table."""
+    count: NDArray[np.int32]
+    """Seat -> the number of blocks in its table."""
+    block_size: int
+    watermark_blocks: int
+    tail_slots: int
+
+
+@rule
+def _blocks_for(pool: PagedPool, tokens: int) -> int:
+    return -(-tokens // pool.block_size)
+
+
+@rule
+def _take_block(pool: PagedPool, seat: int) -> None:
+    """Move the head of the queue to the end of a block table."""
+    pool.now.free_blocks -= 1
+    block = pool.queue[pool.now.free_blocks]
+    pool.before[block] = pool.last[seat]
+    pool.last[seat] = block
+    pool.count[seat] += 1
+
+
+@answer(ask.allocate, PagedPool)
+def _allocate(
+    pool: PagedPool, seat: int, request: int, prompt_tokens: int, output_tokens: int, alone: bool  # noqa: ARG001
+) -> int:
+    wanted = _blocks_for(pool, prompt_tokens)
+    if wanted + (0 if alone else pool.watermark_blocks) > pool.now.free_blocks:
+        return 0
+    pool.count[seat] = 0
+    for _ in range(wanted):
+        _take_block(pool, seat)
+    return wanted * pool.block_size
+
+
+@answer(ask.extend, PagedPool)
+def _extend(pool: PagedPool, seat: int) -> int:
+    if pool.now.free_blocks == 0:
+        return 0
+    _take_block(pool, seat)
+    return pool.block_size
+
+
+@answer(ask.free, PagedPool)
+def _free(pool: PagedPool, seat: int) -> int:
+    slots = _held_slots(pool, seat)
+    block = pool.last[seat]
+    end = pool.now.free_blocks + pool.count[seat]
+    for place in range(end - 1, pool.now.free_blocks - 1, -1):
+        pool.queue[place] = block
+        block = pool.before[block]
+    pool.now.free_blocks = end
+    return slots
+
+
+@answer(ask.asked_slots, PagedPool)
+def _asked_slots(pool: PagedPool, prompt_tokens: int, output_tokens: int) -> int:  # noqa: ARG001
+    return prompt_tokens  # what must be written now: paging reserves nothing
+
+
+@answer(ask.fits_empty, PagedPool)
+def _fits_empty(pool: PagedPool, prompt_tokens: int, output_tokens: int) -> bool:
+    return _blocks_for(pool, prompt_tokens + output_tokens - 1) <= len(pool.queue)
+
+
+@answer(ask.free_slots, PagedPool)
+def _free_slots(pool: PagedPool) -> int:
+    return pool.now.free_blocks * pool.block_size + pool.tail_slots
+
+
+@answer(ask.largest_free_slots, PagedPool)
+def _largest_free_slots(pool: PagedPool) -> int:
+    return pool.now.free_blocks * pool.block_size
+
+
+@rule
+@answer(ask.held_slots, PagedPool)
+def _held_slots(pool: PagedPool, seat: int) -> int:
+    return pool.count[seat] * pool.block_size
+
+
+@answer(ask.copy_extents, PagedPool)
+def _copy_extents(pool: PagedPool, seat: int, extents: NDArray[np.int64], at: int) -> int:
+    block, count = pool.last[seat], pool.count[seat]
+    for place in range(at + count - 1, at - 1, -1):
+        extents[place, 0] = block * pool.block_size
+        extents[place, 1] = pool.block_size
+        block = pool.before[block]
+    return count
+
+
+class Paged(Pooled):
     """floor(``capacity`` / ``block_size``) blocks of ``block_size`` slots.
 
     ``watermark`` w (0 <= w < 1, read as the decimal it is written as): an admission must leave
@@ -34,25 +142,28 @@ class Paged:
     contiguous = False
 
     def __init__(self, capacity: int, block_size: int = 16, watermark: float | str = 0) -> None:
-        self.capacity = whole("capacity", capacity)
+        super().__init__(capacity)
         self.block_size = self.grow_slots = whole("block_size", block_size)
         if self.capacity < self.block_size:
             raise InputError(f"capacity(={capacity}) must be >= block_size(={block_size})")
-        try:
-            self.watermark = Decimal(str(watermark))
-        except InvalidOperation:
-            self.watermark = Decimal("NaN")
-        if not (self.watermark.is_finite() and 0 <= self.watermark < 1):
-            raise InputError(f"watermark(={watermark!r}) must be a number >= 0 and < 1")
-        if self.watermark and self.watermark.adjusted() < -_MOST_DIGITS:
-            raise InputError(f"watermark(={watermark!r}) must be 0, or at least 1e-{_MOST_DIGITS}")
-        blocks = self.capacity // self.block_size
+        self.watermark = _fraction(watermark)
         numerator, denominator = self.watermark.as_integer_ratio()
+        blocks, tail = divmod(self.capacity, self.block_size)
         self.watermark_blocks = numerator * blocks // denominator
-        self.tail_slots = self.capacity % self.block_size
-        # The queue's head is the end of the list: popping and extending there costs nothing.
-        self._free = list(range(blocks - 1, -1, -1))
-        self._tables: dict[int, list[int]] = {}
+        self.pool = PagedPool(
+            record(free_blocks=blocks),
+            np.arange(blocks - 1, -1, -1, np.int32),
+            np.zeros(blocks, np.int32),
+            np.zeros(0, np.int32),
+            np.zeros(0, np.int32),
+            self.block_size,
+            self.watermark_blocks,
+            tail,
+        )
+
+    def seated(self, seats: int) -> PagedPool:
+        self.pool = self.pool._replace(last=longer(self.pool.last, seats), count=longer(self.pool.count, seats))
+        return self.pool
 
     @property
     def spec(self) -> str:
@@ -65,68 +176,22 @@ class Paged:
         return self.capacity // self.block_size
 
     @property
-    def free_slots(self) -> int:
-        return len(self._free) * self.block_size + self.tail_slots
-
-    @property
-    def largest_free_slots(self) -> int:
-        return len(self._free) * self.block_size
-
-    def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:  # noqa: ARG002
-        """What must be written now: paging reserves nothing."""
-        return prompt_tokens
-
-    def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
-        return self._blocks_for(prompt_tokens + output_tokens - 1) <= self.blocks
-
-    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:  # noqa: ARG002
-        if request_id in self._tables:
-            raise holds_already(request_id)
-        free = self._free
-        wanted = self._blocks_for(prompt_tokens)
-        if wanted + (0 if alone else self.watermark_blocks) > len(free):
-            return 0
-        self._tables[request_id] = free[: -wanted - 1 : -1]
-        del free[-wanted:]
-        return wanted * self.block_size
-
-    def grow(self, request_ids: Sequence[int]) -> int:
-        """One more block for each request, in order, until the pool is out of blocks; returns how many got one."""
-        try:
-            tables = [self._tables[request_id] for request_id in request_ids]
-        except KeyError as unknown:
-            raise holds_none(unknown.args[0]) from None
-        free = self._free
-        if len(tables) > len(free):
-            tables = tables[: len(free)]
-        take = free.pop
-        for table in tables:
-            table.append(take())
-        return len(tables)
-
-    def release(self, request_id: int) -> int:
-        table = self._tables.pop(request_id, None)
-        if table is None:
-            raise holds_none(request_id)
-        self._free.extend(table)
-        return len(table) * self.block_size
-
-    def held_slots(self, request_id: int) -> int:
-        return len(self._table(request_id)) * self.block_size
-
-    def extents(self, request_id: int) -> tuple[Extent, ...]:
-        """One extent a block, in logical order; neighbours are not joined."""
-        return tuple(Extent(block * self.block_size, self.block_size) for block in self._table(request_id))
+    def tail_slots(self) -> int:
+        return self.capacity % self.block_size
 
     def block_table(self, request_id: int) -> tuple[int, ...]:
         """Physical block ids by logical block. Raises MisuseError when the id holds none."""
-        return tuple(self._table(request_id))
+        return tuple(extent.start // self.block_size for extent in self.extents(request_id))
 
-    def _table(self, request_id: int) -> list[int]:
-        table = self._tables.get(request_id)
-        if table is None:
-            raise holds_none(request_id)
-        return table
 
-    def _blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self.block_size)
+def _fraction(watermark: float | str) -> Decimal:
+    """A watermark as the decimal it is written as, or an InputError."""
+    try:
+        fraction = Decimal(str(watermark))
+    except InvalidOperation:
+        fraction = Decimal("NaN")
+    if not (fraction.is_finite() and 0 <= fraction < 1):
+        raise InputError(f"watermark(={watermark!r}) must be a number >= 0 and < 1")
+    if fraction and fraction.adjusted() < -_MOST_DIGITS:
+        raise InputError(f"watermark(={watermark!r}) must be 0, or at least 1e-{_MOST_DIGITS}")
+    return fraction

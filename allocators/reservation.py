@@ -2,21 +2,57 @@
 
 How much it asks for is its **reservation rule**. The three are those of the PagedAttention paper's baselines (Kwon et
 al., SOSP 2023, section 6.1): Orca (Max), Orca (Pow2) and Orca (Oracle) are a buddy allocator with ``max``, ``pow2`` and
-``oracle``. Where the extent comes from is the allocator's own business: the two methods it has to write.
+``oracle``. Where the extent comes from is the allocator's own business.
 """
 
 from collections.abc import Sequence
 
 from allocators.base import Extent, InputError, holds_already, holds_none, one_of, whole
+from allocators.seam import rule
 
 RESERVE = ("max", "pow2", "oracle")
+MAX, POW2, ORACLE = range(3)
+
+
+@rule
+def reserved_slots(reserve: int, max_model_len: int, prompt_tokens: int, output_tokens: int) -> int:
+    """Slots asked for by a rule, a place in RESERVE; ``max_model_len`` is 0 where there is none.
+
+    ``max`` asks ``max_model_len``; ``pow2`` the prompt and the output rounded up to a power of two, at most
+    ``max_model_len``; ``oracle`` exactly what will be written: the last token's state never is.
+    """
+    if reserve == MAX:
+        return max_model_len
+    if reserve == ORACLE:
+        return prompt_tokens + output_tokens - 1
+    power = 1
+    while power < output_tokens:
+        power *= 2
+    asked = prompt_tokens + power - 1
+    return min(asked, max_model_len) if max_model_len else asked
+
+
+def check_reserve(reserve: str, max_model_len: int | None, most_slots: int) -> int | None:
+    """``max_model_len`` as an int. Raises InputError for an unknown rule, and where no request could ever be placed:
+    ``most_slots`` is the most that the pool can hand out to one."""
+    one_of("reserve", reserve, RESERVE)
+    limit = None if max_model_len is None else whole("max_model_len", max_model_len)
+    if reserve != "max":
+        return limit
+    if limit is None:
+        raise InputError("max_model_len(=None) must be given with reserve=max: it is what a request asks for")
+    if limit > most_slots:
+        raise InputError(
+            f"max_model_len(={limit}) must be <= {most_slots}, the most this pool can ever place for one request: "
+            "reserve=max asks for all of it"
+        )
+    return limit
 
 
 class Reserving:
-    """All of an allocator but where an extent comes from: a subclass writes ``_place`` and ``_give_back``.
+    """All of an allocator of one's own but where an extent comes from: a subclass writes ``_place`` and ``_give_back``.
 
-    ``reserve``: ``max`` asks ``max_model_len``; ``pow2`` the prompt and the output rounded up to a power of two, at
-    most ``max_model_len``; ``oracle`` exactly what will be written, P + G - 1.
+    ``reserve``: a rule by name, see :func:`reserved_slots`.
     """
 
     contiguous = True
@@ -25,10 +61,8 @@ class Reserving:
 
     def __init__(self, capacity: int, reserve: str, max_model_len: int | None = None) -> None:
         self.capacity = self.free_slots = self.most_slots = whole("capacity", capacity)
-        self.reserve = one_of("reserve", reserve, RESERVE)
-        self.max_model_len = None if max_model_len is None else whole("max_model_len", max_model_len)
-        if reserve == "max" and max_model_len is None:
-            raise InputError("max_model_len(=None) must be given with reserve=max: it is what a request asks for")
+        self.max_model_len = check_reserve(reserve, max_model_len, self.capacity)
+        self.reserve = reserve
         self._extents: dict[int, tuple[int, int]] = {}
 
     def _place(self, slots: int) -> tuple[int, int] | None:
@@ -42,14 +76,7 @@ class Reserving:
 
     def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:
         """Slots asked for a request, before any rounding by the allocator."""
-        if self.reserve == "oracle":
-            return prompt_tokens + output_tokens - 1
-        limit = self.max_model_len
-        if self.reserve == "max" and limit is not None:
-            return limit
-        # 2 ** ceil(log2 G) without floats; the last token's state is never written, hence the - 1.
-        asked = prompt_tokens + (1 << (output_tokens - 1).bit_length()) - 1
-        return asked if limit is None else min(asked, limit)
+        return reserved_slots(RESERVE.index(self.reserve), self.max_model_len or 0, prompt_tokens, output_tokens)
 
     def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
         return self.asked_slots(prompt_tokens, output_tokens) <= self.most_slots
@@ -88,12 +115,3 @@ class Reserving:
         if extent is None:
             raise holds_none(request_id)
         return (Extent(*extent),)
-
-    def _place_at_most(self, slots: int) -> None:
-        """Say that no request can ever get more than ``slots``; refuse a pool in which reserve=max could place none."""
-        self.most_slots = slots
-        if self.reserve == "max" and self.asked_slots(1, 1) > slots:
-            raise InputError(
-                f"max_model_len(={self.max_model_len}) must be <= {slots}, the most this pool can ever place for one "
-                "request: reserve=max asks for all of it"
-            )

@@ -1,0 +1,110 @@
+"""An allocator of a user's own, in plain Python, behind the questions that the loop asks: each is a call of a method."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import objmode
+from numpy.typing import NDArray
+
+from allocators import pool as ask
+from allocators.base import Allocator
+from allocators.seam import answer
+
+_ALLOCATORS: dict[int, Allocator] = {}
+
+
+class ForeignPool(NamedTuple):
+    """A number that stands for the allocator, which compiled code cannot hold."""
+
+    handle: int
+    request: NDArray[np.int64]
+    """Seat -> the request on it."""
+
+
+def foreign_pool(allocator: Allocator, seats: int) -> ForeignPool:
+    """A pool that asks the allocator; for as long as it is not forgotten."""
+    handle = next(number for number in range(len(_ALLOCATORS) + 1) if number not in _ALLOCATORS)
+    _ALLOCATORS[handle] = allocator
+    return ForeignPool(handle, np.zeros(seats, np.int64))
+
+
+def forget(pool: ForeignPool) -> None:
+    """Let go of the allocator."""
+    del _ALLOCATORS[pool.handle]
+
+
+@answer(ask.asked_slots, ForeignPool)
+def _asked_slots(pool: ForeignPool, prompt_tokens: int, output_tokens: int) -> int:
+    handle = pool.handle
+    with objmode(asked="int64"):
+        asked = _ALLOCATORS[handle].asked_slots(int(prompt_tokens), int(output_tokens))
+    return asked
+
+
+@answer(ask.fits_empty, ForeignPool)
+def _fits_empty(pool: ForeignPool, prompt_tokens: int, output_tokens: int) -> bool:
+    handle = pool.handle
+    with objmode(fits="boolean"):
+        fits = bool(_ALLOCATORS[handle].fits_empty(int(prompt_tokens), int(output_tokens)))
+    return fits
+
+
+@answer(ask.allocate, ForeignPool)
+def _allocate(pool: ForeignPool, seat: int, request: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:
+    handle = pool.handle
+    pool.request[seat] = request
+    with objmode(held="int64"):
+        held = _ALLOCATORS[handle].admit(int(request), int(prompt_tokens), int(output_tokens), bool(alone))
+    return held
+
+
+@answer(ask.extend, ForeignPool)
+def _extend(pool: ForeignPool, seat: int) -> int:
+    handle, request = pool.handle, pool.request[seat]
+    with objmode(added="int64"):
+        allocator, one = _ALLOCATORS[handle], int(request)
+        before = allocator.held_slots(one)
+        added = allocator.held_slots(one) - before if allocator.grow([one]) else 0
+    return added
+
+
+@answer(ask.free, ForeignPool)
+def _free(pool: ForeignPool, seat: int) -> int:
+    handle, request = pool.handle, pool.request[seat]
+    with objmode(slots="int64"):
+        slots = _ALLOCATORS[handle].release(int(request))
+    return slots
+
+
+@answer(ask.free_slots, ForeignPool)
+def _free_slots(pool: ForeignPool) -> int:
+    handle = pool.handle
+    with objmode(free="int64"):
+        free = _ALLOCATORS[handle].free_slots
+    return free
+
+
+@answer(ask.largest_free_slots, ForeignPool)
+def _largest_free_slots(pool: ForeignPool) -> int:
+    handle = pool.handle
+    with objmode(largest="int64"):
+        largest = _ALLOCATORS[handle].largest_free_slots
+    return largest
+
+
+@answer(ask.held_slots, ForeignPool)
+def _held_slots(pool: ForeignPool, seat: int) -> int:
+    handle, request = pool.handle, pool.request[seat]
+    with objmode(held="int64"):
+        held = _ALLOCATORS[handle].held_slots(int(request))
+    return held
+
+
+@answer(ask.copy_extents, ForeignPool)
+def _copy_extents(pool: ForeignPool, seat: int, extents: Any, at: int) -> int:
+    handle, request = pool.handle, pool.request[seat]
+    with objmode(count="int64"):
+        own = _ALLOCATORS[handle].extents(int(request))
+        extents[at : at + len(own)] = own
+        count = len(own)
+    return count

@@ -1,0 +1,82 @@
+"""First come, first served: a whole prompt in the iteration that admits it, then one token in each (semantics.md, 3)."""
+
+from typing import Any, NamedTuple
+
+from allocators import pool as ask
+from allocators.seam import answer, rule
+from simulator.engine.batch import NEVER, Batch, extend, join, seat_of_next
+from simulator.engine.log import Log
+from simulator.engine.preemption import preempt_newest
+from simulator.engine.queue import BATCH, EXTERNAL, NOBODY, PREEMPTED, RESIDUAL, TOKENS, Queue, head_of, take_head
+from simulator.engine.schedulers.seam import schedule
+
+
+class Fcfs(NamedTuple):
+    """Its settings; NEVER where there is no limit."""
+
+    max_batch: int
+    max_batch_tokens: int
+    swap_slots: int
+    """Room on the host; -1: preemption recomputes."""
+    contiguous: bool
+    """Whether a request must lie in one run,"""
+    tail_slots: int
+    """and the slots that can never be handed out: both of the allocator."""
+
+
+@answer(schedule, Fcfs)
+def _fcfs(policy: Fcfs, batch: Batch, queue: Queue, pool: Any, log: Log, clock: Any) -> int:
+    if _grow(policy, batch, queue, pool, log, clock):
+        return PREEMPTED
+    return _admit(policy, batch, queue, pool, log, clock)
+
+
+@rule
+def _grow(policy: Fcfs, batch: Batch, queue: Queue, pool: Any, log: Log, clock: Any) -> bool:
+    """Room for one more token, oldest first; without room the newest loses its memory. Was anyone preempted?"""
+    if clock.iteration < batch.now.next_grow:
+        return False
+    preemptions = queue.now.preemptions
+    next_grow = NEVER
+    k = 0
+    while k < batch.now.count:
+        if batch.due[k] <= clock.iteration and not extend(batch, pool, log, clock, k):
+            preempt_newest(batch, queue, pool, log, clock, policy.swap_slots)
+        else:
+            next_grow = min(next_grow, batch.due[k])
+            k += 1
+    batch.now.next_grow = next_grow
+    return queue.now.preemptions > preemptions
+
+
+@rule
+def _admit(policy: Fcfs, batch: Batch, queue: Queue, pool: Any, log: Log, clock: Any) -> int:
+    """The queue in its order, until a check stops its head. Returns which."""
+    new_tokens = batch.now.count
+    while True:
+        head = clock.head = head_of(queue, clock)
+        if head < 0:
+            return NOBODY
+        running = batch.now.count
+        if running >= policy.max_batch:
+            return BATCH
+        prompt, output = queue.prompt[head], queue.output[head]
+        new_tokens += prompt
+        if new_tokens > policy.max_batch_tokens and running:
+            return TOKENS
+        held = ask.allocate(pool, seat_of_next(batch), head, prompt, output, running == 0)
+        if held < prompt:
+            return _refused(policy, batch, pool, clock, held, prompt, output)
+        states = take_head(queue, clock)
+        clock.swapped += states
+        clock.prefilled += 0 if states else prompt
+        join(batch, pool, log, clock, head, held, prompt, output)
+
+
+@rule
+def _refused(policy: Fcfs, batch: Batch, pool: Any, clock: Any, held: int, prompt: int, output: int) -> int:
+    """Why there was no room for the head of the queue. An empty pool, or half a place, is a broken promise."""
+    if held or batch.now.count == 0:
+        clock.broken = 1 + held
+    asked = ask.asked_slots(pool, prompt, output)
+    return EXTERNAL if policy.contiguous and asked <= batch.now.free - policy.tail_slots else RESIDUAL
