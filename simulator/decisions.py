@@ -4,14 +4,9 @@ It is all that is needed to carry out a run again, on device memory for instance
 between decisions every running request writes one token state an iteration.
 """
 
-from array import array
-from collections.abc import Sequence
-from itertools import chain
-
 import numpy as np
 import pandas as pd
-
-from allocators.base import Allocator
+from numpy.typing import NDArray
 
 KINDS = ("admit", "grow", "finish", "preempt")
 """``admit``: placed, and ``tokens`` token states are written in this iteration. ``grow``: extents that are new, or
@@ -34,50 +29,50 @@ DECISION_TYPES = {
 """
 
 
+EVENT = ("iteration", "time_ps", "kind", "request", "tokens", "before", "after")
+"""The columns of an event as the loop writes it; ``before`` and ``after``: slots held."""
+
+
 class DecisionLog:
-    """Written by the engine, decision by decision.
+    """Collects what the loop wrote down, part by part, and makes a table of it.
 
     A grow lengthens the last extent of a request or appends some, so what it held at any time is a beginning of what it
-    holds in the end. Only how many slots that was is noted as it happens: the extents are asked for once, when the
-    request is about to give them back, and a run of many small blocks costs no more than its decisions.
+    holds in the end. Only how many slots that was is noted as it happens; the extents are written down once, when the
+    request gives them back, and a run of many small blocks costs no more than its decisions.
     """
 
-    def __init__(self, allocator: Allocator) -> None:
-        self._allocator = allocator
-        self._events = array("q")  # iteration, kind, request, tokens, stay, slots held before and after
+    def __init__(self) -> None:
+        self._events: list[NDArray[np.int64]] = [np.zeros((0, len(EVENT)), np.int64)]
         self._times_ps: list[int] = []
-        self._running: dict[int, tuple[int, int]] = {}  # request -> its stay, and the slots it holds
-        self._extents = array("q")  # start and slots, those of a stay in their order
-        self._first: list[int] = []  # of each stay: the place of its first extent
+        self._extents: list[NDArray[np.int64]] = [np.zeros((0, 2), np.int64)]
+        self._still_held: list[int] = []
 
-    def admit(self, iteration: int, now_ps: int, request: int, tokens: int) -> None:
-        """A request was placed, and prefills ``tokens`` (or swaps them in)."""
-        self._running[request] = len(self._first), 0
-        self._first.append(0)
-        self._more("admit", iteration, now_ps, request, tokens)
+    def add(self, events: NDArray[np.int64], extents: NDArray[np.int64], rows: NDArray[np.int64], epoch_ps: int) -> None:
+        """More events in their order (columns EVENT), and the extents that they gave back.
 
-    def grow(self, iteration: int, now_ps: int, requests: Sequence[int]) -> None:
-        """These got more memory, in this order."""
-        for request in requests:
-            self._more("grow", iteration, now_ps, request, 0)
+        ``rows``: which row of the trace a request is. Times count from ``epoch_ps``.
+        """
+        events = events.copy()
+        events[:, EVENT.index("request")] = rows[events[:, EVENT.index("request")]]
+        self._times_ps += [epoch_ps + time_ps for time_ps in events[:, EVENT.index("time_ps")].tolist()]
+        self._events.append(events)
+        self._extents.append(extents.copy())
 
-    def release(self, kind: str, iteration: int, now_ps: int, request: int, tokens: int) -> None:
-        """A request that has written ``tokens`` is about to give everything back: ``finish`` or ``preempt``."""
-        self._keep_extents(request)
-        stay, held = self._running.pop(request)
-        self._events.extend((iteration, KINDS.index(kind), request, tokens, stay, held, held))
-        self._times_ps.append(now_ps)
+    def still_held(self, request: int, extents: NDArray[np.int64]) -> None:
+        """What a request still holds at the end of the run."""
+        self._still_held.append(request)
+        self._extents.append(extents)
 
     def frame(self) -> pd.DataFrame:
         """The log so far."""
-        for still_running in self._running:
-            self._keep_extents(still_running)
-        iteration, kind, request, tokens, stay, before, after = np.array(self._events, np.int64).reshape(-1, 7).T
-        starts, slots = np.array(self._extents, np.int64).reshape(-1, 2).T
-        # All stays one behind the other: slot k of a stay is slot ``ends[first] - slots[first] + k`` of all of them.
+        events = np.concatenate(self._events)
+        iteration, _, kind, request, tokens, before, after = events.T
+        starts, slots = np.concatenate(self._extents).T
+        # All stays one after the other: slot k of a stay is slot ``base + k`` of all of them.
         ends = np.cumsum(slots)
-        first = np.array(self._first, np.int64)[stay]
-        base = (ends - slots)[first]
+        stay, base_of = self._stays(kind, request, after, int(slots.sum()))
+        base = base_of[stay]
+        first = np.searchsorted(ends, base, side="right")
         released = kind >= KINDS.index("finish")
         begin = np.searchsorted(ends, base + before, side="right")
         end = np.where(released, begin + 1, np.searchsorted(ends, base + after, side="left") + 1)
@@ -97,13 +92,22 @@ class DecisionLog:
         }
         return pd.DataFrame(columns)
 
-    def _more(self, kind: str, iteration: int, now_ps: int, request: int, tokens: int) -> None:
-        stay, before = self._running[request]
-        after = self._allocator.held_slots(request)
-        self._running[request] = stay, after
-        self._events.extend((iteration, KINDS.index(kind), request, tokens, stay, before, after))
-        self._times_ps.append(now_ps)
-
-    def _keep_extents(self, request: int) -> None:
-        self._first[self._running[request][0]] = len(self._extents) // 2
-        self._extents.extend(chain.from_iterable(self._allocator.extents(request)))
+    def _stays(
+        self, kind: NDArray[np.int64], request: NDArray[np.int64], after: NDArray[np.int64], slots: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """For each event, in which stay of its request it is; and for each stay where its slots begin."""
+        order = np.argsort(request, kind="stable")
+        stay = np.zeros(len(request), np.int64)
+        stay[order] = np.cumsum(kind[order] == KINDS.index("admit")) - 1  # the first event of each is an admit
+        released = np.flatnonzero(kind >= KINDS.index("finish"))
+        given_back = after[released]
+        base = np.zeros(int(stay.max(initial=-1)) + 1, np.int64)
+        base[stay[released]] = np.cumsum(given_back) - given_back
+        place = int(given_back.sum())
+        last_event = {int(row): number for number, row in enumerate(request.tolist())} if self._still_held else {}
+        for row in self._still_held:
+            number = last_event[row]
+            base[stay[number]] = place
+            place += int(after[number])
+        assert place == slots
+        return stay, base

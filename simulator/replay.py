@@ -1,22 +1,30 @@
 """``simulate``: a trace, an allocator and a server's settings in; a :class:`~simulator.run.Run` out."""
 
-from collections.abc import Iterable
-from typing import TypedDict, Unpack
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
 
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
-from simulator.engine import Server, serve
-from simulator.ledger import Ledger
+from simulator.engine.bins import SUMS
+from simulator.engine.clock import serve
+from simulator.engine.server import Server, fits_empty, pool_of
+from simulator.engine.wide import integers
+from simulator.ledger import integrals_of
 from simulator.progress import progress_bar
-from simulator.run import Run, Source
-from simulator.served import Requests, Served
+from simulator.run import STATUS, Layout, Run, Source
 from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
 from simulator.tables import requests_table, timeline_table
 from simulator.trace import Trace
-from simulator.waits import waits_ps
+from simulator.waits import Exact, waits_by_cause
 
-_LONGEST_PS = 1 << 62  # of an iteration, so that the ledger's 64-bit numbers hold it
+_LONGEST_PS = 1 << 61  # of an iteration, so that the loop's 64-bit numbers hold it
+_BEYOND_PS = 1 << 100  # later than any run ends
 
 
 class SettingsFields(TypedDict, total=False):
@@ -62,49 +70,108 @@ def simulate(
     layout_times_ps = sorted(map(_layout_time_ps, layout_times_s))
     if allocator.free_slots != allocator.capacity:
         raise InputError(f"{allocator.spec} already holds memory: make a new one for each run")
-    arrivals_ps = [time_ns * 1000 for time_ns in trace.arrival_ns.tolist()]
-    prompts, outputs = trace.prompt_tokens.tolist(), trace.output_tokens.tolist()
-    status = _reject(prompts, outputs, allocator, chosen)
-    rows = [row for row, rejected in enumerate(status) if not rejected]
-
-    ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token, allocator.grow_slots or 0)
-    log = DecisionLog(allocator) if decisions else None
-    with progress_bar(len(rows), allocator.spec.partition(":")[0], "req", progress) as bar:
-        server = Server(
-            *(allocator, chosen, ledger, Requests(arrivals_ps, prompts, outputs, rows)),
-            layout_times_ps,
-            log=log,
-            on_progress=lambda finished: bar.update(finished - bar.n),
-        )
-        served = serve(server)
-        bar.update(served.finished - bar.n)
-    if not served.running and allocator.free_slots != allocator.capacity:
+    requests = _turned_away(trace, allocator, chosen)
+    start_ps, end_ps = chosen.window_ps or (0, None)
+    name = allocator.spec.partition(":")[0]
+    with progress_bar((2 if bins else 1) * len(requests.rows), name, "req", progress) as bar:
+        edges = [start_ps, _BEYOND_PS if end_ps is None else end_ps]
+        if bins:
+            # The edges of the bins are known when the run is over: it is made twice, and is the same.
+            stop_ps = _served(_copy(allocator), chosen, requests, edges, bar=bar)[0].now_ps
+            duration_ps = max(min(stop_ps, edges[1]) - start_ps, 0)
+            count = max(min(bins, duration_ps), 1)
+            edges = [min(start_ps, stop_ps) + duration_ps * k // count for k in range(count + 1)]
+        log = DecisionLog() if decisions else None
+        server, layouts = _served(allocator, chosen, requests, edges, layout_times_ps, log, bar)
+    if not server.batch.now.count and allocator.free_slots != allocator.capacity:
         raise AssertionError(f"{allocator.spec}: nothing runs any more, and {allocator.free_slots} slots are free")
+    return _run_of(trace, allocator, chosen, requests, server, layouts, log, edges if bins else None)
 
-    status = _final_status(status, arrivals_ps, served)
-    start_ps, stop_ps = 0, served.end_ps
-    if chosen.window_ps is not None:
-        start_ps, stop_ps = min(chosen.window_ps[0], stop_ps), min(chosen.window_ps[1], stop_ps)
-    duration_ps = stop_ps - start_ps
-    count = max(min(bins, duration_ps), 1)
-    edges = [start_ps + duration_ps * k // count for k in range(count + 1)]
-    parts = ledger.integrate(edges)
-    starts_ps = _starts_ps(arrivals_ps, status, served)
-    waits = waits_ps(ledger, arrivals_ps, starts_ps, served.requeued_ps, served.end_ps)
-    preemptions = sum(served.preemptions.values())
-    counted = {"iterations": served.iterations, "peak_batch": served.peak_batch, "preemptions": preemptions}
-    counted |= {reason: status.count(reason) for reason in ("finished", "too_long", "never_fits")}
+
+class Requests(NamedTuple):
+    """What is to be served. ``rejected``: by row of the trace, a place in STATUS, or -1."""
+
+    rejected: NDArray[np.int8]
+    output: NDArray[np.int64]
+    """Tokens, after truncation."""
+    rows: NDArray[np.int64]
+    """Those that are not rejected, and of these:"""
+    arrival_ns: NDArray[np.int64]
+    prompt_tokens: NDArray[np.int64]
+
+
+def _served(
+    allocator: Allocator,
+    settings: Settings,
+    requests: Requests,
+    edges_ps: list[int],
+    layout_times_ps: Sequence[int] = (),
+    log: DecisionLog | None = None,
+    bar: "tqdm[Any] | None" = None,
+) -> tuple[Server, list[Layout]]:
+    """One run."""
+    rows, output = requests.rows, requests.output[requests.rows]
+    server = Server(allocator, settings, rows, requests.arrival_ns, requests.prompt_tokens.copy(), output, edges_ps, log)
+    before = 0 if bar is None else bar.n
+    end_ps = settings.window_ps[1] if settings.window_ps else None
+    layouts = serve(server, end_ps, layout_times_ps, lambda done: bar and bar.update(before + done - bar.n))
+    return server, layouts
+
+
+def _copy(allocator: Allocator) -> Allocator:
+    """Another allocator in the same state, for the first of two runs."""
+    try:
+        return copy.deepcopy(allocator)
+    except Exception as error:
+        raise InputError(
+            f"{allocator.spec} cannot be copied ({type(error).__name__}: {error}), as a run with a timeline needs: "
+            "timeline_bins=0 makes one without"
+        ) from error
+
+
+def _run_of(
+    trace: Trace,
+    allocator: Allocator,
+    settings: Settings,
+    requests: Requests,
+    server: Server,
+    layouts: list[Layout],
+    log: DecisionLog | None,
+    edges_ps: list[int] | None,
+) -> Run:
+    """The run that a server has made. ``edges_ps``: of the timeline, None for none."""
+    stop_ps, rows = server.now_ps, requests.rows
+    stopped = settings.window_ps is not None and stop_ps >= settings.window_ps[1]
+    kind = object if max(stop_ps, int(trace.arrival_ns[-1]) * 1000) >> 62 else np.int64
+    arrivals_ps = trace.arrival_ns.astype(kind) * 1000
+    admitted_ps, finished_ps = (np.full(len(trace), -1, kind) for _ in range(2))
+    admitted_ps[rows], finished_ps[rows] = server.times_ps(server.queue.admitted, 0), server.times_ps(server.queue.finished, 1)
+    running = rows[server.batch.request[: server.batch.now.count]]
+    status = _status(requests.rejected, finished_ps, running, arrivals_ps > stop_ps if stopped else None)
+    starts_ps = np.where(admitted_ps >= 0, admitted_ps, np.where(status == STATUS.index("waiting"), stop_ps, arrivals_ps)).astype(kind)
+    waits = waits_by_cause(server.waits_ps, rows, arrivals_ps, starts_ps)
+    preemptions = np.zeros(len(trace), np.int64)
+    preemptions[rows] = server.queue.preemptions
+    window_ps = settings.window_ps or (0, stop_ps)
+    duration_ps = min(window_ps[1], stop_ps) - min(window_ps[0], stop_ps)
+    sums = integers(server.bins.sums)
+    parts = integrals_of(sums, int(allocator.tail_slots))
+    counted = {"iterations": int(server.clock.iteration), "peak_batch": int(server.batch.now.peak)}
+    counted |= {"preemptions": int(server.queue.now.preemptions)}
+    counted |= {reason: int((status == STATUS.index(reason)).sum()) for reason in ("finished", "too_long", "never_fits")}
+    returning = sums[..., SUMS.index("returning")].sum(axis=1).tolist()
+    edges = edges_ps if edges_ps is not None and duration_ps else []
     return Run(
         trace=Source.of(trace),
         allocator=allocator.spec,
         capacity=int(allocator.capacity),
-        settings=chosen,
+        settings=settings,
         duration_ps=duration_ps,
         integrals={name: sum(values) for name, values in parts.items()},
         counts=counted,
-        timeline=timeline_table(edges if bins and duration_ps else [], parts, arrivals_ps, starts_ps, served),
-        requests=requests_table(trace, outputs, status, served, waits),
-        layouts=tuple(served.layouts),
+        timeline=timeline_table(edges, parts, (arrivals_ps, starts_ps), returning, server.bins.preemptions),
+        requests=requests_table(trace, requests.output, status, admitted_ps, finished_ps, preemptions, waits),
+        layouts=tuple(layouts),
         decisions=None if log is None else log.frame(),
     )
 
@@ -146,42 +213,29 @@ def _layout_time_ps(time_s: float) -> int:
     raise InputError(f"layout_times_s(={time_s!r}) must be numbers of seconds from 0 to {MOST_SECONDS:g}")
 
 
-def _reject(prompts: list[int], outputs: list[int], allocator: Allocator, settings: Settings) -> list[str]:
-    """Why each request is turned away on arrival, "" when it is not. Truncates ``outputs`` in place if so set."""
-    limit = settings.max_model_len
-    status = [""] * len(prompts)
-    for row, (prompt, output) in enumerate(zip(prompts, outputs, strict=True)):
-        if limit is not None and prompt + output > limit:
-            if settings.too_long == "reject" or prompt >= limit:
-                status[row] = "too_long"
-                continue
-            outputs[row] = output = limit - prompt
-        if not allocator.fits_empty(prompt, output):
-            status[row] = "never_fits"
+def _turned_away(trace: Trace, allocator: Allocator, settings: Settings) -> Requests:
+    """Who is rejected on arrival, and why; outputs are truncated if so set."""
+    rejected, output = np.full(len(trace), -1, np.int8), trace.output_tokens.copy()
+    prompt, limit = trace.prompt_tokens, settings.max_model_len
+    if limit is not None:
+        beyond = prompt + output > limit
+        if settings.too_long == "truncate":
+            beyond = prompt >= limit
+            output = np.where(beyond, output, np.minimum(output, limit - prompt))
+        rejected[beyond] = STATUS.index("too_long")
+    fits = fits_empty(pool_of(allocator, np.zeros(0, np.int64), 0), prompt, output)
+    rejected[(rejected < 0) & ~fits] = STATUS.index("never_fits")
+    rows = np.flatnonzero(rejected < 0)
+    return Requests(rejected, output, rows, trace.arrival_ns[rows], prompt[rows])
+
+
+def _status(
+    rejected: NDArray[np.int8], finished_ps: Exact, running: NDArray[np.int64], not_arrived: NDArray[np.bool_] | None
+) -> NDArray[np.int8]:
+    """What became of each row, as a place in STATUS."""
+    status = np.where(rejected >= 0, rejected, STATUS.index("waiting")).astype(np.int8)
+    status[(finished_ps >= 0).astype(bool)] = STATUS.index("finished")
+    status[running] = STATUS.index("running")
+    if not_arrived is not None:
+        status[not_arrived.astype(bool)] = STATUS.index("not_arrived")
     return status
-
-
-def _final_status(rejected: list[str], arrivals_ps: list[int], served: Served) -> list[str]:
-    """What became of each row: rejected, or finished, running, waiting or not arrived when the run stopped."""
-    status = []
-    for row, reason in enumerate(rejected):
-        if served.stopped and arrivals_ps[row] > served.end_ps:
-            status.append("not_arrived")
-        elif reason:
-            status.append(reason)
-        elif served.finished_ps[row] is not None:
-            status.append("finished")
-        else:
-            status.append("running" if row in served.running else "waiting")
-    return status
-
-
-def _starts_ps(arrivals_ps: list[int], status: list[str], served: Served) -> list[int]:
-    """When each request had waited for the first time: its admission, the end of the run, or no time at all."""
-    starts_ps = []
-    for arrival_ps, admitted_ps, state in zip(arrivals_ps, served.admitted_ps, status, strict=True):
-        if admitted_ps is not None:
-            starts_ps.append(admitted_ps)
-        else:
-            starts_ps.append(served.end_ps if state == "waiting" else arrival_ps)
-    return starts_ps

@@ -1,9 +1,7 @@
 """The tables of a run: its time bins, and its requests."""
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
-from math import nan
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -11,75 +9,88 @@ from numpy.typing import NDArray
 
 from simulator.ledger import CATEGORIES
 from simulator.run import REQUEST_TYPES, WAIT, WAITED
-from simulator.served import Served
 from simulator.trace import Trace
-from simulator.waits import Ints
+from simulator.waits import Exact
+
+_EXACT_FLOAT = 1 << 53
 
 
 def timeline_table(
     edges_ps: Sequence[int],
     parts: Mapping[str, list[int]],
-    arrivals_ps: Sequence[int],
-    starts_ps: Sequence[int],
-    served: Served,
+    waiting: tuple[Exact, Exact],
+    returning: list[int],
+    preemptions: NDArray[np.int64],
 ) -> pd.DataFrame:
     """``Run.timeline``: means over each bin between two edges, the part of it in which the head of the queue was
     refused although enough was free, and how many preemptions began in it.
 
-    ``parts``: integrals over each bin; ``starts_ps``: when each request had waited for the first time.
+    ``parts``: integrals over each bin; ``waiting``: from when to when each request waited first; ``returning``: the
+    integral of those that waited to come back.
     """
     lengths = [high - low for low, high in pairwise(edges_ps)]
     whole = {**{category: parts[category] for category in CATEGORIES}, "running": parts["running"]}
-    again = [(since_ps, until_ps) for _, since_ps, until_ps in served.requeued_ps]
-    waits = [*zip(arrivals_ps, starts_ps, strict=True), *again] if lengths else []
-    whole |= {"waiting": _overlaps(waits, edges_ps), "largest_free": parts["largest"]}
-    whole["refused_although_free"] = parts["external_ps"]
-    seconds = _seconds(edges_ps)
+    first = _overlaps(*waiting, edges_ps) if lengths else []
+    whole |= {"waiting": [one + more for one, more in zip(first, returning, strict=False)]}
+    whole |= {"largest_free": parts["largest"], "refused_although_free": parts["external_ps"]}
+    seconds = seconds_of(np.array(edges_ps, object))
     means = {
         name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])
         for name, values in whole.items()
     }
-    begun = sorted(since_ps for since_ps, _ in again)
-    before = [bisect_left(begun, edge_ps) for edge_ps in edges_ps]
-    means["preemptions"] = np.diff(before).astype(np.float64)
+    means["preemptions"] = preemptions[: len(lengths)].astype(np.float64)
     return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
 
 
 def requests_table(
-    trace: Trace, outputs: list[int], status: list[str], served: Served, waits_ps: Mapping[str, Ints]
+    trace: Trace,
+    outputs: NDArray[np.int64],
+    status: NDArray[np.int8],
+    admitted_ps: Exact,
+    finished_ps: Exact,
+    preemptions: NDArray[np.int64],
+    waits_ps: Mapping[str, Exact],
 ) -> pd.DataFrame:
-    """``Run.requests``; ``outputs`` after truncation, ``waits_ps`` by cause."""
-    codes = {name: code for code, name in enumerate(REQUEST_TYPES["status"].categories)}
-    preemptions = np.zeros(len(status), np.int64)
-    preemptions[list(served.preemptions)] = list(served.preemptions.values())
+    """``Run.requests``. ``outputs`` after truncation; ``status``: places in ``run.STATUS``; times of -1: it never came
+    to that; ``waits_ps`` by cause."""
     return pd.DataFrame(
         {
-            "arrival_s": _seconds([time_ns * 1000 for time_ns in trace.arrival_ns.tolist()]),
+            "arrival_s": seconds_of(trace.arrival_ns, 9),
             "prompt_tokens": trace.prompt_tokens.astype(np.int64),
-            "output_tokens": np.array(outputs),
-            "admitted_s": _seconds(served.admitted_ps),
-            "finished_s": _seconds(served.finished_ps),
+            "output_tokens": outputs,
+            "admitted_s": seconds_of(admitted_ps),
+            "finished_s": seconds_of(finished_ps),
             "preemptions": preemptions,
-            "status": pd.Categorical.from_codes([codes[one] for one in status], dtype=REQUEST_TYPES["status"]),
+            "status": pd.Categorical.from_codes(status, dtype=REQUEST_TYPES["status"]),  # type: ignore[call-overload]
             WAITED: sum(waits_ps.values()),
             **{WAIT.format(cause): values for cause, values in waits_ps.items()},
         }
     )
 
 
-def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> list[int]:
+def _overlaps(begun_ps: Exact, ended_ps: Exact, edges_ps: Sequence[int]) -> list[int]:
     """For each bin, the time that the spans have in it, all together: exact, in picoseconds."""
-
-    def passed(times: list[int]) -> list[int]:
-        """Time from each of these instants to an edge, summed, for every edge."""
-        sums = [0, *accumulate(times)]
-        counts = [bisect_right(times, edge) for edge in edges_ps]
-        return [count * edge - sums[count] for count, edge in zip(counts, edges_ps, strict=True)]
-
-    begun, ended = (passed(sorted(span[side] for span in spans_ps)) for side in (0, 1))
-    up_to = [high - low for high, low in zip(begun, ended, strict=True)]
+    up_to = [ended - begun for begun, ended in zip(*(_passed(times, edges_ps) for times in (ended_ps, begun_ps)), strict=True)]
     return [high - low for low, high in pairwise(up_to)]
 
 
-def _seconds(times_ps: Sequence[int | None]) -> NDArray[np.float64]:
-    return np.array([nan if time_ps is None else time_ps / 10**12 for time_ps in times_ps])
+def _passed(times_ps: Exact, edges_ps: Sequence[int]) -> list[int]:
+    """The time from each of these instants to an edge, where it is later, all together; for every edge."""
+    ordered = np.sort(times_ps)
+    high, low = (
+        np.concatenate([np.zeros(1, ordered.dtype), np.cumsum(part)]) for part in (ordered >> 31, ordered & 0x7FFFFFFF)
+    )
+    counts = np.searchsorted(ordered, np.array(edges_ps, ordered.dtype), "right").tolist()
+    return [
+        count * edge - (int(high[count]) << 31) - int(low[count]) for count, edge in zip(counts, edges_ps, strict=True)
+    ]
+
+
+def seconds_of(times: Exact, places: int = 12) -> NDArray[np.float64]:
+    """Times in seconds x 10^places as seconds, each to the nearest float; NaN for -1."""
+    seconds = np.full(len(times), np.nan)
+    small = ((times >= 0) & (times < _EXACT_FLOAT)).astype(bool)
+    seconds[small] = times[small].astype(np.float64) / 10.0**places
+    large = np.flatnonzero(times >= _EXACT_FLOAT)
+    seconds[large] = [int(time) / 10**places for time in times[large]]
+    return seconds

@@ -5,12 +5,12 @@ waits is looked at when the iteration in progress ends. Once a request has run a
 is for coming back.
 """
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.ledger import BATCH, EXTERNAL, NOBODY, RESIDUAL, TOKENS, Ledger
+from simulator.engine.queue import AGAIN, HEAD, ITERATION
 
 CAUSES = ("external", "too_little_free", "max_batch", "max_batch_tokens", "behind", "iteration", "preempted")
 """``external``: it headed the queue, and enough was free for it but not in one run; ``too_little_free``, ``max_batch``,
@@ -28,50 +28,21 @@ WAITS = {
 }
 """Each cause of waiting: its name in tables and pictures, and what it means there."""
 
-_STOPPED = {EXTERNAL: "external", RESIDUAL: "too_little_free", BATCH: "max_batch", TOKENS: "max_batch_tokens"}
+Exact = NDArray[Any]
+"""Whole numbers: int64, or Python's where 64 bits are too few."""
 
-Ints = NDArray[np.int64]  # of Python's ints where 64 bits are too few
 
-
-def waits_ps(
-    ledger: Ledger,
-    arrivals_ps: Sequence[int],
-    starts_ps: Sequence[int],
-    requeued_ps: Sequence[tuple[int, int, int]],
-    end_ps: int,
-) -> dict[str, Ints]:
+def waits_by_cause(queued: Exact, rows: NDArray[np.int64], arrivals_ps: Exact, starts_ps: Exact) -> dict[str, Exact]:
     """For each of CAUSES the picoseconds that each request waited for it.
 
-    ``starts_ps``: when each request stopped waiting for the first time: its admission, or the end of the run; its
-    arrival when it never waited. ``requeued_ps``: request, from and to of each wait after a preemption.
+    ``queued``: what the loop says of the ``rows`` that it served, see ``engine.queue.Queue.waits``. ``starts_ps``: when
+    each request stopped waiting for the first time: its admission, or the end of the run; its arrival when it never
+    waited. Whatever of that time nothing else explains it was behind another.
     """
-    wide = max(end_ps, arrivals_ps[-1]) >> 62
-    kind = np.dtype(object if wide else np.int64)
-    since, heads, why = ledger.queue(kind)
-    arrivals, starts = np.array(arrivals_ps, kind), np.array(starts_ps, kind)
-    lasting = np.diff(np.append(since, np.array([end_ps], kind)))
-    waits = {cause: np.zeros(len(arrivals), kind) for cause in CAUSES}
-
-    # A head that has run before waits to come back, and that is counted apart.
-    request = heads - 1
-    first_time = (heads > 0) & (since < starts[request])
-    for code, cause in _STOPPED.items():
-        own = first_time & (why == code)
-        np.add.at(waits[cause], request[own], lasting[own])
-
-    nobody = np.where(why == NOBODY, lasting, np.zeros(1, kind))
-    before = np.cumsum(nobody) - nobody
-
-    def nobody_waited(times: Ints) -> Ints:
-        """How long nobody waited, up to each time."""
-        row = np.searchsorted(since, times, "right") - 1
-        within: Ints = np.where(why[row] == NOBODY, times - since[row], np.zeros(1, kind))
-        return before[row] + within
-
-    if len(since):
-        waits["iteration"] = nobody_waited(starts) - nobody_waited(arrivals)
-    named = sum(waits.values())
-    waits["behind"] = starts - arrivals - named
-    for again, from_ps, to_ps in requeued_ps:
-        waits["preempted"][again] += to_ps - from_ps
-    return {cause: np.array(values.tolist()) for cause, values in waits.items()} if wide else waits
+    columns = {**{cause: code - 1 for code, cause in HEAD.items()}, "iteration": ITERATION, "preempted": AGAIN}
+    waits = {cause: np.zeros(len(arrivals_ps), queued.dtype) for cause in columns}
+    for cause, column in columns.items():
+        waits[cause][rows] = queued[:, column]
+    first = sum(values for cause, values in waits.items() if cause != "preempted")
+    waits["behind"] = starts_ps - arrivals_ps - first
+    return {cause: waits[cause] for cause in CAUSES}

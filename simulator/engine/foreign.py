@@ -17,15 +17,17 @@ class ForeignPool(NamedTuple):
     """A number that stands for the allocator, which compiled code cannot hold."""
 
     handle: int
+    row: NDArray[np.int64]
+    """Place in the queue -> row of the trace, which is what the allocator knows a request by."""
     request: NDArray[np.int64]
-    """Seat -> the request on it."""
+    """Seat -> the row on it."""
 
 
-def foreign_pool(allocator: Allocator, seats: int) -> ForeignPool:
+def foreign_pool(allocator: Allocator, rows: NDArray[np.int64], seats: int) -> ForeignPool:
     """A pool that asks the allocator; for as long as it is not forgotten."""
     handle = next(number for number in range(len(_ALLOCATORS) + 1) if number not in _ALLOCATORS)
     _ALLOCATORS[handle] = allocator
-    return ForeignPool(handle, np.zeros(seats, np.int64))
+    return ForeignPool(handle, rows, np.zeros(seats, np.int64))
 
 
 def forget(pool: ForeignPool) -> None:
@@ -51,10 +53,10 @@ def _fits_empty(pool: ForeignPool, prompt_tokens: int, output_tokens: int) -> bo
 
 @answer(ask.allocate, ForeignPool)
 def _allocate(pool: ForeignPool, seat: int, request: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:
-    handle = pool.handle
-    pool.request[seat] = request
+    handle, row = pool.handle, pool.row[request]
+    pool.request[seat] = row
     with objmode(held="int64"):
-        held = _ALLOCATORS[handle].admit(int(request), int(prompt_tokens), int(output_tokens), bool(alone))
+        held = _ALLOCATORS[handle].admit(int(row), int(prompt_tokens), int(output_tokens), bool(alone))
     return held
 
 

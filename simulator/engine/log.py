@@ -7,12 +7,10 @@ from numpy.typing import NDArray
 
 from allocators import pool as ask
 from allocators.seam import record, rule
+from simulator.decisions import EVENT
 
 ADMIT, GROW, FINISH, PREEMPT = range(4)
 """Kinds of decisions, in the order of ``decisions.KINDS``."""
-
-EVENT = ("iteration", "time_ps", "kind", "request", "tokens", "before", "after")
-"""The columns of an event; ``before`` and ``after``: slots held."""
 
 _AT_ONCE = 1 << 14  # events, and extents, between two times that the log is emptied
 

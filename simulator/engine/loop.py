@@ -10,13 +10,12 @@ from simulator.engine.log import Log, is_full
 from simulator.engine.queue import EXTERNAL, NOBODY, PREEMPTED, RESIDUAL, TOKENS, Queue, next_arrival, tell_waits
 from simulator.engine.schedulers.seam import schedule
 
-SERVED, REACHED, LOOK, FULL, FAR, PAUSE, BROKEN, UNBALANCED = range(8)
+SERVED, REACHED, LOOK, FULL, PAUSE, BROKEN, UNBALANCED = range(7)
 """Why the loop returns: all are served; the time asked for is reached; somebody wants to look into the planned
-iterations; the log is full; the clock must be set back; it has gone on for long; an allocator broke a promise; the
-slots do not sum to the capacity."""
+iterations; the log is full; it has gone on for long; an allocator broke a promise; the slots do not sum to the capacity."""
 
-FARTHEST_PS = 1 << 60
-"""The clock is set back when it has come so far, 13 days. An iteration takes less than 2^61 ps: all fits 64 bits."""
+FARTHEST_PS = 1 << 61
+"""The latest time that may be asked for, 26 days: behind it the clock has to be set back. No iteration is longer."""
 
 _PASSES = 1 << 16  # between two pauses: for progress, and for Ctrl-C, which compiled code does not hear
 
@@ -51,14 +50,12 @@ def advance(
         if not clock.planned:
             if clock.now >= until:
                 return REACHED
-            if clock.now >= FARTHEST_PS:
-                return FAR
             if is_full(log):
                 return FULL
             if batch.now.count == 0 and queue.now.back == 0 and next_arrival(queue) > clock.now:
-                target = min(next_arrival(queue), until)
-                if next_arrival(queue) >= NEVER:
+                if queue.now.next == len(queue.arrival):
                     return SERVED
+                target = min(next_arrival(queue), until)
                 if look < target:
                     return LOOK
                 _pass_gap(batch, bins, clock, target)
@@ -100,7 +97,7 @@ def _plan(policy: Any, batch: Batch, queue: Queue, pool: Any, log: Log, cost: Co
     clock.extra_ps = cost.prefill_token * clock.prefilled + cost.swapped_token * clock.swapped
     step_ps = cost.kv_token * running
     clock.count = _alike(batch, queue, bins, clock, step_ps, until)
-    clock.length_ps = clock.extra_ps + _series(clock.first_ps, step_ps, clock.count)
+    clock.length_ps = clock.extra_ps + series(clock.first_ps, step_ps, clock.count)
     clock.planned = 1
 
 
@@ -117,18 +114,18 @@ def _alike(batch: Batch, queue: Queue, bins: Bins, clock: Any, step_ps: int, unt
     if count <= 1:
         return 1
     until = min(until, next_arrival(queue)) if clock.why == NOBODY else until
-    if until - start <= _series(first_ps, step_ps, count):
+    if until - start <= series(first_ps, step_ps, count):
         count = _reaching(until - start, first_ps, step_ps, count)
     edge = next_edge(bins, NEVER)
-    if edge - start < _series(first_ps, step_ps, count):
+    if edge - start < series(first_ps, step_ps, count):
         # The last one ends at the edge or before it; one across an edge runs by itself.
         across = _reaching(edge - start, first_ps, step_ps, count)
-        count = across if _series(first_ps, step_ps, across) == edge - start else max(across - 1, 1)
+        count = across if series(first_ps, step_ps, across) == edge - start else max(across - 1, 1)
     return count
 
 
 @rule
-def _series(first_ps: int, step_ps: int, count: int) -> int:
+def series(first_ps: int, step_ps: int, count: int) -> int:
     """first + (first + step) + (first + 2 step) + ...: how long ``count`` iterations take."""
     return count * first_ps + step_ps * (count * (count - 1) // 2)
 
@@ -139,7 +136,7 @@ def _reaching(time_ps: int, first_ps: int, step_ps: int, most: int) -> int:
     low, high = 1, most
     while low < high:
         middle = (low + high) // 2
-        if _series(first_ps, step_ps, middle) >= time_ps:
+        if series(first_ps, step_ps, middle) >= time_ps:
             high = middle
         else:
             low = middle + 1

@@ -1,0 +1,51 @@
+"""SimPy's clock, in whole picoseconds, and what lives on it: a server, and somebody who looks at its memory at times."""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import simpy
+
+from simulator.engine.loop import LOOK, PAUSE, REACHED
+from simulator.engine.server import Server
+from simulator.run import Layout
+
+
+def _serve(
+    env: simpy.Environment, server: Server, end_ps: int | None, on_progress: Callable[[int], object]
+) -> Generator[simpy.Event, Any, None]:
+    """Serve between the events of others: an iteration that holds one is planned before it, and runs after it."""
+    while True:
+        event = env.peek()
+        why = server.advance(end_ps, None if event == simpy.core.Infinity else event)
+        on_progress(int(server.clock.finished))
+        if why == LOOK:
+            yield env.timeout(event - env.now)
+        elif why == PAUSE:
+            yield env.timeout(server.now_ps - env.now)
+        else:
+            return
+
+
+def _look(
+    env: simpy.Environment, server: Server, times_ps: Sequence[int], layouts: list[Layout]
+) -> Generator[simpy.Event, Any, None]:
+    """Keep the memory map at each of these times, which ascend."""
+    for time_ps in times_ps:
+        yield env.timeout(time_ps - env.now)
+        layouts.append(server.layout(time_ps))
+
+
+def serve(
+    server: Server,
+    end_ps: int | None,
+    layout_times_ps: Sequence[int] = (),
+    on_progress: Callable[[int], object] = lambda finished: None,
+) -> list[Layout]:
+    """Run a server until all are served, or with the iteration that reaches ``end_ps``. Returns the memory maps."""
+    env = simpy.Environment(initial_time=0)
+    layouts: list[Layout] = []
+    env.process(_look(env, server, layout_times_ps, layouts))
+    env.process(_serve(env, server, end_ps, on_progress))
+    env.run()
+    server.close()
+    return layouts

@@ -1,0 +1,223 @@
+"""One server: its queue, batch and pool, and what has come of them. Between two calls nothing moves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocators import pool as ask
+from allocators.base import Allocator, Extent
+from allocators.pooled import Pooled
+from simulator.decisions import DecisionLog
+from simulator.engine import loop
+from simulator.engine.batch import NEVER, new_batch
+from simulator.engine.bins import move_to_bin, new_bins
+from simulator.engine.compiled import compiled
+from simulator.engine.foreign import foreign_pool
+from simulator.engine.log import new_log
+from simulator.engine.queue import AGAIN, new_queue
+from simulator.engine.schedulers.fcfs import Fcfs
+from simulator.run import Allocation, Layout
+from simulator.settings import Settings
+
+Ints = NDArray[np.int64]
+Exact = NDArray[Any]
+"""Whole numbers: int64, or Python's where 64 bits are too few."""
+
+
+class Server:
+    """Serves requests with one allocator, whose pool is empty, from time 0 on.
+
+    ``rows``: which rows of the trace they are, in order of (arrival, row), the rejected ones left out; ``arrival_ns``,
+    ``prompt`` and ``output``: of these. ``edges_ps``: of the bins in which the ledger is kept, ascending. ``log``: hears
+    of every decision.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        settings: Settings,
+        rows: Ints,
+        arrival_ns: Ints,
+        prompt: Ints,
+        output: Ints,
+        edges_ps: Sequence[int],
+        log: DecisionLog | None = None,
+    ) -> None:
+        self.allocator, self.rows, self.log = allocator, rows, log
+        self._arrival_ns, self._edges_ps = arrival_ns, edges_ps
+        seats = min(len(rows), settings.max_batch or len(rows), allocator.capacity) + 1
+        self.pool = pool_of(allocator, rows, seats)
+        self.batch = new_batch(seats, self.pool)
+        self.queue = new_queue(np.zeros(len(rows), np.int64), prompt, output, seats)
+        self.events = new_log(log is not None, seats, allocator.capacity)
+        self.clock, self.bins = loop.new_clock(), new_bins(np.zeros(len(edges_ps), np.int64))
+        cost = settings.cost
+        self.cost = loop.Cost(cost.base, cost.prefill_token, cost.sequence, cost.kv_token, cost.swapped_token)
+        self.policy = Fcfs(
+            settings.max_batch or NEVER,
+            settings.max_batch_tokens or NEVER,
+            settings.swap_slots if settings.preemption == "swap" else -1,
+            allocator.contiguous,
+            int(allocator.tail_slots),
+        )
+        self.epoch_ps = 0
+        """What the loop's clock counts from."""
+        self._earlier: list[tuple[int, list[tuple[Ints, Ints]]]] = []
+        self._waits: Exact | None = None
+        self._count_from(0)
+        move_to_bin(self.bins, 0)
+
+    @property
+    def now_ps(self) -> int:
+        """Picoseconds from time 0."""
+        return self.epoch_ps + int(self.clock.now)
+
+    def advance(self, until_ps: int | None, look_ps: int | None) -> int:
+        """Serve until an iteration reaches ``until_ps``, or those that are planned hold ``look_ps``; None: no such time.
+
+        Returns why it stopped: ``loop.SERVED``, ``REACHED``, ``LOOK``; or ``PAUSE``, and it goes on when called again.
+        Raises RuntimeError for an allocator that broke a promise, AssertionError for slots that do not sum up.
+        """
+        if self.clock.now >= loop.FARTHEST_PS:
+            self._count_from(self.now_ps)
+        until, look = (NEVER if time is None else min(time - self.epoch_ps, NEVER) for time in (until_ps, look_ps))
+        why = loop.advance(
+            *(self.policy, self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock),
+            *(min(until, loop.FARTHEST_PS), look, self.allocator.capacity),
+        )
+        if why == loop.BROKEN:
+            raise self._broken_promise()
+        if why == loop.UNBALANCED:
+            raise self._unbalanced()
+        if why == loop.FULL:
+            self._empty_log()
+        if why == loop.FULL or (why == loop.REACHED and self.clock.now < until):
+            return loop.PAUSE
+        return int(why)
+
+    def layout(self, time_ps: int) -> Layout:
+        """The memory map at a time that the planned iterations hold, their writes included; else nobody runs then."""
+        batch, clock = self.batch, self.clock
+        if not clock.planned:
+            return Layout(time_ps, None, ())
+        passed = self._passed(time_ps - self.now_ps - int(clock.extra_ps))
+        at = int(clock.iteration) + passed
+        allocations = tuple(self._allocation(k, at) for k in range(batch.now.count))
+        used = int(batch.now.used) + passed * int(batch.now.count)
+        return Layout(time_ps, at, allocations, used, int(self.allocator.capacity - batch.now.free))
+
+    def _passed(self, left_ps: int) -> int:
+        """Of the planned iterations, how many end within this time from the end of the prefill."""
+        first_ps, step_ps = int(self.clock.first_ps), self.cost.kv_token * int(self.batch.now.count)
+        low, high = 0, int(self.clock.count) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if loop.series(first_ps, step_ps, middle) <= left_ps else (low, middle - 1)
+        return low
+
+    def _allocation(self, k: int, iteration: int) -> Allocation:
+        batch = self.batch
+        return Allocation(
+            int(self.rows[batch.request[k]]),
+            self._extents(int(batch.seat[k]), int(batch.held[k])),
+            written_tokens=int(batch.offset[k]) + iteration,
+            final_tokens=int(batch.final[k]),
+            overprovision_slots=int(batch.over[k]),
+        )
+
+    def _extents(self, seat: int, held: int) -> tuple[Extent, ...]:
+        extents = np.zeros((held, 2), np.int64)
+        count = ask.copy_extents(self.pool, seat, extents, 0)
+        return tuple(Extent(*extent) for extent in extents[:count].tolist())
+
+    def close(self) -> None:
+        """Nothing is served any more: the log and the allocator are brought up to date."""
+        self._empty_log()
+        held = [(int(self.batch.request[k]), int(self.batch.seat[k])) for k in range(self.batch.now.count)]
+        if self.log is not None:
+            for row, seat in held:
+                extents = np.array(self._extents(seat, int(self.allocator.capacity)), np.int64).reshape(-1, 2)
+                self.log.still_held(int(self.rows[row]), extents)
+        waiting = self.queue.back[: self.queue.now.back]
+        self.queue.waits[waiting, AGAIN] += self.clock.now - self.queue.since[waiting]
+        if isinstance(self.allocator, Pooled):
+            self.allocator.seats = {int(self.rows[row]): seat for row, seat in held}
+
+    def times_ps(self, column: Ints, place: int) -> Exact:
+        """``queue.admitted`` (place 0) or ``queue.finished`` (1), counted from time 0; -1 for what did not happen."""
+        if not self._earlier:
+            return column
+        times = column.astype(object)
+        times[column >= 0] += self.epoch_ps
+        for epoch_ps, kept in self._earlier:
+            rows, values = kept[place]
+            times[rows] = values.astype(object) + epoch_ps
+        return times
+
+    @property
+    def waits_ps(self) -> Exact:
+        """Picoseconds by row and cause, see ``queue.Queue.waits``."""
+        return self.queue.waits if self._waits is None else self.queue.waits.astype(object) + self._waits
+
+    def _count_from(self, epoch_ps: int) -> None:
+        """Let the loop's clock count from this time, cut to whole nanoseconds as arrivals are."""
+        self._empty_log()
+        queue, epoch_ps = self.queue, epoch_ps - epoch_ps % 1000
+        shift = epoch_ps - self.epoch_ps
+        if shift:
+            waiting = queue.back[: queue.now.back]
+            queue.waits[waiting, AGAIN] += self.clock.now - queue.since[waiting]
+            queue.since[waiting] = self.clock.now - shift
+            self._waits = self.waits_ps.astype(object)
+            queue.waits[:] = 0
+            kept = [(np.flatnonzero(column >= 0), column[column >= 0]) for column in (queue.admitted, queue.finished)]
+            self._earlier.append((self.epoch_ps, kept))
+            queue.admitted[:] = queue.finished[:] = -1
+        self.clock.now -= shift
+        self.epoch_ps = epoch_ps
+        # What is too far off is never reached before the clock is set back again.
+        after_ns = self._arrival_ns - epoch_ps // 1000
+        queue.arrival[:] = np.clip(after_ns, -(NEVER // 1000), NEVER // 1000) * 1000
+        self.bins.edges[:] = [min(max(edge - epoch_ps, -NEVER), NEVER) for edge in self._edges_ps]
+
+    def _empty_log(self) -> None:
+        now = self.events.now
+        if self.log is not None:
+            self.log.add(self.events.events[: now.events], self.events.extents[: now.extents], self.rows, self.epoch_ps)
+        now.events = now.extents = 0
+
+    def _broken_promise(self) -> RuntimeError:
+        row = int(self.clock.head)
+        held, prompt = int(self.clock.broken) - 1, int(self.queue.prompt[row])
+        did = f"gave {held} slots for" if held else "refused, in an empty pool,"
+        what = f"admit {did} {prompt} tokens of request {int(self.rows[row])}"
+        return RuntimeError(f"{self.allocator.spec} broke a promise: {what}; allocators.check_allocator tells more")
+
+    def _unbalanced(self) -> AssertionError:
+        figures = {name: int(self.batch.now[name]) for name in self.batch.now.dtype.names}
+        return AssertionError(
+            f"the slots do not sum to the capacity {self.allocator.capacity}: {figures}; "
+            "if the allocator is your own, allocators.check_allocator tells what it breaks"
+        )
+
+
+@compiled
+def _fits_empty(pool: Any, prompt: Ints, output: Ints, fits: NDArray[np.bool_]) -> None:
+    for row in range(len(prompt)):
+        fits[row] = ask.fits_empty(pool, prompt[row], output[row])
+
+
+def fits_empty(pool: Any, prompt: Ints, output: Ints) -> NDArray[np.bool_]:
+    """Which of these requests an empty pool can hold."""
+    fits = np.zeros(len(prompt), np.bool_)
+    _fits_empty(pool, prompt, output, fits)
+    return fits
+
+
+def pool_of(allocator: Allocator, rows: Ints, seats: int) -> Any:
+    """What the loop asks: the allocator's own pool; a stand-in for one of a user's own, or a class derived from ours."""
+    if isinstance(allocator, Pooled) and type(allocator).__module__.startswith("allocators."):
+        return allocator.seated(seats)
+    return foreign_pool(allocator, rows, seats)
