@@ -35,11 +35,25 @@ def forget(pool: ForeignPool) -> None:
     del _ALLOCATORS[pool.handle]
 
 
+# What a block in object mode names is stored with the machine code: a function by its name, a dictionary with all
+# that is in it. So each calls a function.
+
+
+def _grown(handle: int, request: int) -> int:
+    allocator = _ALLOCATORS[handle]
+    before = allocator.held_slots(request)
+    return allocator.held_slots(request) - before if allocator.grow([request]) else 0
+
+
+def _allocator(handle: int) -> Allocator:
+    return _ALLOCATORS[handle]
+
+
 @answer(ask.asked_slots, ForeignPool)
 def _asked_slots(pool: ForeignPool, prompt_tokens: int, output_tokens: int) -> int:
     handle = pool.handle
     with objmode(asked="int64"):
-        asked = _ALLOCATORS[handle].asked_slots(int(prompt_tokens), int(output_tokens))
+        asked = _allocator(handle).asked_slots(int(prompt_tokens), int(output_tokens))
     return asked
 
 
@@ -47,7 +61,7 @@ def _asked_slots(pool: ForeignPool, prompt_tokens: int, output_tokens: int) -> i
 def _fits_empty(pool: ForeignPool, prompt_tokens: int, output_tokens: int) -> bool:
     handle = pool.handle
     with objmode(fits="boolean"):
-        fits = bool(_ALLOCATORS[handle].fits_empty(int(prompt_tokens), int(output_tokens)))
+        fits = bool(_allocator(handle).fits_empty(int(prompt_tokens), int(output_tokens)))
     return fits
 
 
@@ -56,7 +70,7 @@ def _allocate(pool: ForeignPool, seat: int, request: int, prompt_tokens: int, ou
     handle, row = pool.handle, pool.row[request]
     pool.request[seat] = row
     with objmode(held="int64"):
-        held = _ALLOCATORS[handle].admit(int(row), int(prompt_tokens), int(output_tokens), bool(alone))
+        held = _allocator(handle).admit(int(row), int(prompt_tokens), int(output_tokens), bool(alone))
     return held
 
 
@@ -64,9 +78,7 @@ def _allocate(pool: ForeignPool, seat: int, request: int, prompt_tokens: int, ou
 def _extend(pool: ForeignPool, seat: int) -> int:
     handle, request = pool.handle, pool.request[seat]
     with objmode(added="int64"):
-        allocator, one = _ALLOCATORS[handle], int(request)
-        before = allocator.held_slots(one)
-        added = allocator.held_slots(one) - before if allocator.grow([one]) else 0
+        added = _grown(handle, int(request))
     return added
 
 
@@ -74,7 +86,7 @@ def _extend(pool: ForeignPool, seat: int) -> int:
 def _free(pool: ForeignPool, seat: int) -> int:
     handle, request = pool.handle, pool.request[seat]
     with objmode(slots="int64"):
-        slots = _ALLOCATORS[handle].release(int(request))
+        slots = _allocator(handle).release(int(request))
     return slots
 
 
@@ -82,7 +94,7 @@ def _free(pool: ForeignPool, seat: int) -> int:
 def _free_slots(pool: ForeignPool) -> int:
     handle = pool.handle
     with objmode(free="int64"):
-        free = _ALLOCATORS[handle].free_slots
+        free = _allocator(handle).free_slots
     return free
 
 
@@ -90,7 +102,7 @@ def _free_slots(pool: ForeignPool) -> int:
 def _largest_free_slots(pool: ForeignPool) -> int:
     handle = pool.handle
     with objmode(largest="int64"):
-        largest = _ALLOCATORS[handle].largest_free_slots
+        largest = _allocator(handle).largest_free_slots
     return largest
 
 
@@ -98,7 +110,7 @@ def _largest_free_slots(pool: ForeignPool) -> int:
 def _held_slots(pool: ForeignPool, seat: int) -> int:
     handle, request = pool.handle, pool.request[seat]
     with objmode(held="int64"):
-        held = _ALLOCATORS[handle].held_slots(int(request))
+        held = _allocator(handle).held_slots(int(request))
     return held
 
 
@@ -106,7 +118,7 @@ def _held_slots(pool: ForeignPool, seat: int) -> int:
 def _copy_extents(pool: ForeignPool, seat: int, extents: Any, at: int) -> int:
     handle, request = pool.handle, pool.request[seat]
     with objmode(count="int64"):
-        own = _ALLOCATORS[handle].extents(int(request))
+        own = _allocator(handle).extents(int(request))
         extents[at : at + len(own)] = own
         count = len(own)
     return count
