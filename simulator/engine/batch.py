@@ -23,7 +23,7 @@ class Batch(NamedTuple):
     """Entry k of an array is the k-th running sequence in order of admission."""
 
     now: Any
-    """``count`` of sequences and its ``peak``; slots ``used``, ``covered`` (used, or written later), ``overprovision``
+    """``count`` of sequences and its ``peak``; ``releases`` so far; slots ``used``, ``covered`` (used, or written later), ``overprovision``
     and ``rounding`` of all together, ``free`` and ``largest`` (free run); ``next_end`` and ``next_grow``, the first
     iteration in which someone ends, and in which someone lacks room."""
     request: Ints
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 def new_batch(seats: int, pool: Any) -> Batch:
     """Nobody runs."""
     now = record(
-        count=0, peak=0, used=0, covered=0, overprovision=0, rounding=0,
+        count=0, peak=0, releases=0, used=0, covered=0, overprovision=0, rounding=0,
         free=ask.free_slots(pool), largest=ask.largest_free_slots(pool), next_end=NEVER, next_grow=NEVER,
     )  # fmt: skip
     return Batch(now, *(np.zeros(seats, np.int64) for _ in range(8)), np.arange(seats))
@@ -124,6 +124,7 @@ def _leave(batch: Batch, pool: Any, log: Log, clock: Any, k: int, kind: int, sta
         tell_extents(log, pool, batch.seat[k])
         tell(log, clock, kind, batch.request[k], states, batch.held[k], batch.held[k])
     ask.free(pool, batch.seat[k])
+    batch.now.releases += 1
     batch.now.used -= states
     _hold(batch, k, -1)
     _look_at(batch, pool)

@@ -64,9 +64,15 @@ def _admit(policy: Fcfs, batch: Batch, queue: Queue, pool: Any, log: Log, clock:
         new_tokens += prompt
         if new_tokens > policy.max_batch_tokens and running:
             return TOKENS
+        if head == clock.refused and batch.now.releases == clock.refused_at:
+            return _refused(policy, batch, clock.asked)  # no room is no room until something is released
         held = ask.allocate(pool, seat_of_next(batch), head, prompt, output, running == 0)
         if held < prompt:
-            return _refused(policy, batch, pool, clock, held, prompt, output)
+            if held or running == 0:
+                clock.broken = 1 + held
+            clock.refused, clock.refused_at = head, batch.now.releases
+            clock.asked = ask.asked_slots(pool, prompt, output)
+            return _refused(policy, batch, clock.asked)
         states = take_head(queue, clock)
         clock.swapped += states
         clock.prefilled += 0 if states else prompt
@@ -74,9 +80,6 @@ def _admit(policy: Fcfs, batch: Batch, queue: Queue, pool: Any, log: Log, clock:
 
 
 @rule
-def _refused(policy: Fcfs, batch: Batch, pool: Any, clock: Any, held: int, prompt: int, output: int) -> int:
-    """Why there was no room for the head of the queue. An empty pool, or half a place, is a broken promise."""
-    if held or batch.now.count == 0:
-        clock.broken = 1 + held
-    asked = ask.asked_slots(pool, prompt, output)
+def _refused(policy: Fcfs, batch: Batch, asked: int) -> int:
+    """Why there is no room for so many slots."""
     return EXTERNAL if policy.contiguous and asked <= batch.now.free - policy.tail_slots else RESIDUAL
