@@ -9,7 +9,6 @@ import typer
 from allocators import InputError
 from allocators.base import whole
 from simulator.catalogue import find_file
-from simulator.models import load_model
 from simulator.options import (
     Format,
     Json,
@@ -25,6 +24,7 @@ from simulator.options import (
 )
 from simulator.report import check_outputs, write_json
 from simulator.run import Source
+from simulator.server.models import load_model
 from simulator.server_options import (
     Allocators,
     Capacity,

@@ -6,9 +6,9 @@ from rich.table import Table
 
 from simulator.advice import Advice
 from simulator.fitting import Fit
-from simulator.models import Model
 from simulator.report import MEANINGS, console, legend, print_tables, table
 from simulator.schema import counted
+from simulator.server.models import Model
 from simulator.sizing import Size
 from simulator.target import Target, Trial
 from simulator.trace import Trace
