@@ -104,7 +104,10 @@ def _note_windows(config: Config) -> None:
     key = config.given(*_WINDOWS)
     kinds = next((config.names(key) for key in _LISTS if config.given(key)), None)
     windowed = sum(kind in _WINDOWED for kind in kinds or [])
-    if config.content.get("use_sliding_window") is False or key is None or (kinds is not None and not windowed):
+    used = config.flag(
+        "use_sliding_window", default=not config.kind.startswith("qwen")
+    )  # Qwen's files carry an idle one
+    if not used or key is None or (kinds is not None and not windowed):
         return
     where = f"{windowed} of {len(kinds)} layers" if kinds is not None else "layers with it"
     config.note(f"{key} {config.content[key]}: {where} counted in full, as without a window")
