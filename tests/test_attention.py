@@ -8,8 +8,14 @@ from allocators.base import InputError
 from simulator.server.cache import slots_for
 from simulator.server.models import Model, read_model
 
-PLAIN = {"num_hidden_layers": 12, "hidden_size": 640, "num_attention_heads": 10, "num_key_value_heads": 2}
-PLAIN |= {"head_dim": 64, "torch_dtype": "bfloat16"}
+PLAIN: dict[str, Any] = {
+    "num_hidden_layers": 12,
+    "hidden_size": 640,
+    "num_attention_heads": 10,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "torch_dtype": "bfloat16",
+}
 
 
 def read(**change: Any) -> Model:

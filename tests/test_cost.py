@@ -207,7 +207,7 @@ def test_gpus_divide_weights_operations_and_cache() -> None:
         base="250us", prefill_token="250ns", sequence="250ns", kv_token="20us", swapped_token="200us"
     )
     half = StepCost.from_hardware(model, gpu, tensor_parallel_size=2, kv_cache_dtype="fp8")
-    assert half == dataclasses.replace(two, kv_token="10us", swapped_token="100us")
+    assert half == dataclasses.replace(two, kv_token=10**7, swapped_token=10**8)
 
 
 def test_operations_are_those_of_the_experts_that_a_token_meets_and_all_weights_are_read() -> None:
@@ -233,7 +233,7 @@ def test_what_a_cost_stands_for_is_no_cost() -> None:
     assert (cost.of, named.of, pickle.loads(pickle.dumps(named)).of) == ("as given", "mine", "mine")
     assert [field.name for field in dataclasses.fields(named)] == KEYS.split(", ")
     # Another cost stands for something else.
-    assert dataclasses.replace(named, base="2ms").of == "as given"
+    assert dataclasses.replace(named, base=2 * 10**9).of == "as given"
 
 
 @pytest.mark.parametrize("gpu", ["a100-40gb", "A100-80GB", "H100", "h200"])
