@@ -197,7 +197,7 @@ def test_a_key_that_may_mean_another_cache_is_refused_by_name(key: str, value: o
         {"v_head_dim": 64},  # as long as the keys
         {"is_encoder_decoder": False},
         {"cross_attention_layers": []},
-        {"use_cla": False},
+        {"use_cla": False, "cla_share_factor": 2},
         {"mtp_layer_types": ["full_attention"]},
         {"mlp_layer_types": ["dense", "sparse"]},
         {"qkv_bias": True, "use_cache": True, "rope_scaling": {"factor": 8}, "num_experts": 8},

@@ -137,6 +137,7 @@ def test_a_utilisation_that_is_not_allowed(utilization: float) -> None:
     ("options", "line"),
     [
         ({"activation_memory": "4"}, "activation_memory(='4') must be 1B to 1024PiB"),
+        ({"activation_memory": False}, "activation_memory(=False) must be a whole number >= 1"),
         ({"activation_memory": -1}, "activation_memory(=-1) must be a whole number >= 1"),
         ({"max_num_seqs": 0}, "max_num_seqs(=0) must be a whole number >= 1"),
         ({"kv_cache_dtype": "int4"}, "kv_cache_dtype(='int4') must be one of"),
@@ -151,6 +152,7 @@ def test_an_option_that_is_not_allowed(options: dict[str, Any], line: str) -> No
 
 def test_what_is_given_replaces_the_allowance() -> None:
     assert estimate_pool("llama-3-8b", "h100", activation_memory=0).activation_bytes == 0
+    assert estimate_pool("llama-3-8b", "h100", activation_memory="0").activation_bytes == 0
     assert estimate_pool("llama-3-8b", "h100", activation_memory="1.5GiB").activation_bytes == 3 * GIB // 2
 
 

@@ -182,7 +182,7 @@ def _weights_of(model: Model) -> int:
 def _allowance(model: Model, gpu: Gpu, gpus: int, given: int | str | None, max_num_seqs: int | None) -> tuple[int, str]:
     """Bytes per GPU besides weights and cache, and where the number comes from."""
     if given is not None:
-        return (0 if given == 0 else parse_bytes(given, "activation_memory")), "as given"
+        return (0 if str(given).strip() == "0" else parse_bytes(given, "activation_memory")), "as given"
     if model.vocab_size is None:
         raise InputError(f"the vocabulary of model {model.name!r} is not known; give activation_memory")
     sequences = default_max_num_seqs(gpu) if max_num_seqs is None else whole("max_num_seqs", max_num_seqs)
