@@ -16,6 +16,7 @@ from allocators.base import one_of, whole
 from simulator.answers_cli import COMMANDS
 from simulator.options import (
     PAGE,
+    Columns,
     Format,
     Json,
     Quiet,
@@ -127,6 +128,7 @@ def run(
         typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through."),
     ] = None,
     format: Format = None,
+    columns: Columns = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -152,7 +154,7 @@ def run(
 
         check_plotly()
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [trace, model])
-    requests = read_trace(trace, strict, quiet, format, rate)
+    requests = read_trace(trace, strict, quiet, format, rate, columns=columns)
 
     shown = not quiet and sys.stderr.isatty()
     options: dict[str, Any] = vars(settings) | {"decisions": decisions or page, "progress": shown}

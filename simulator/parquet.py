@@ -12,15 +12,11 @@ from typing import Any
 import numpy as np
 
 from allocators.base import InputError
+from simulator.columns import NarrowFloat, cell
 from simulator.fields import Fields
 from simulator.files import Table
 
 ROWS_AT_ONCE = 1 << 16
-
-
-def cell(value: object) -> str:
-    """A value as it would stand in a file; a sequence is spelled out."""
-    return " ".join(map(str, value)) if isinstance(value, list | tuple | np.ndarray) else str(value)
 
 
 def pyarrow() -> Any:
@@ -52,6 +48,14 @@ def parquet_columns(path: str | PathLike[str]) -> list[str]:
         return [str(name) for name in file.schema_arrow.names]
 
 
+def narrow_columns(path: str | PathLike[str]) -> dict[str, NarrowFloat]:
+    """The columns of floats with fewer than 64 bits."""
+    library = pyarrow()
+    with _damage_told(), library.parquet.ParquetFile(Path(path)) as file:
+        kinds = {library.float16(): np.float16, library.float32(): np.float32}
+        return {str(column.name): kinds[column.type] for column in file.schema_arrow if column.type in kinds}
+
+
 def parquet_tables(
     path: str | PathLike[str], places: Mapping[str, int], advance: Callable[[int], object]
 ) -> Iterator[Table]:
@@ -68,6 +72,10 @@ def parquet_tables(
 
 def _fields(library: Any, column: Any) -> Fields:
     """A column of text, without a copy where it is plain; null is an empty field."""
+    kinds = {library.float16(): np.float16, library.float32(): np.float32}
+    if column.type in kinds or library.types.is_duration(column.type):
+        narrow = kinds.get(column.type, lambda value: value)
+        return Fields.of(["" if value is None else cell(narrow(value)) for value in column.to_pylist()])
     try:
         texts = library.compute.cast(column, library.large_string())
     except (library.ArrowNotImplementedError, library.ArrowInvalid):

@@ -299,7 +299,7 @@ def test_aiperf_turns_without_any_time_are_dropped(folder: Path) -> None:
     odd += ['{"session_id": "a", "delay": "soon", "input_length": 1, "output_length": 1}']
     odd += ['{"session_id": "a", "input_length": 1, "output_length": 1}']
     trace = read(folder, first + "\n".join(odd))
-    assert dropped(trace) == {"time missing or not finite": 3}
+    assert dropped(trace) == {"time missing or not finite": 2, "time unreadable": 1}
     assert trace.report is not None
     assert trace.report.notes == ()
 
@@ -435,7 +435,11 @@ def test_rows_are_dropped_and_counted_by_reason(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("-1,1,1", "arrival_s(='-1') is negative; it must be 0 to 9,000,000,000 s"),
+        (
+            "-1,1,1",
+            "arrival_s(='-1') is negative; it must be 0 to 9,000,000,000 s, or a date such as 2023-11-16 18:17:03.97, "
+            "1970 to 2255, 0 to 9 fraction digits",
+        ),
         ("1,0,1", "prompt_tokens(='0') is below 1; it must be a whole number from 1 to 1,000,000,000"),
         ("1,1,2.5", "output_tokens(='2.5') is fractional; it must be a whole number from 1 to 1,000,000,000"),
         ("1,1", "not the header's 3 fields"),
@@ -457,7 +461,7 @@ def test_strict_on_dates_hashes_and_json(folder: Path) -> None:
         "it must be a date such as 2023-11-16 18:17:03.97, 1970 to 2255, 0 to 9 fraction digits"
     )
     good = '{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
-    assert complaint(folder, good + '\n{"timestamp": 0, "inp', strict=True) == "row 2 (line 3): not a JSON object"
+    assert complaint(folder, good + '\n{"timestamp": 0, "inp', strict=True) == f"row 2 (line 3): {jsontext.MISFIT}"
     assert complaint(folder, good + good.replace("}", ', "hash_ids": [-1]}'), strict=True) == (
         "row 2 (line 2): hash_ids(='[-1]') is unreadable; it must be whole numbers from 0 to 2^64 - 1, as in [0, 1, 2]"
     )
@@ -468,10 +472,12 @@ def test_broken_json_rows_are_dropped(folder: Path) -> None:
     deep = "[" * 100_000
     odd = ["[1]", "7", "nonsense", '{"timestamp": 1}', '{"timestamp": NaN, "input_length": 1}', deep]
     odd += ['{"timestamp": ' + "9" * 5000 + "}", '{"timestamp": true, "input_length": {}, "output_length": null}']
+    odd += ['{"timestamp": 1, "timestamp": 2, "input_length": 1, "output_length": 1}']
     trace = read(folder, good + "\n".join(odd))
     assert rows(trace) == [(0, 1, 1)]
     assert dropped(trace) == {
-        "not a JSON object": 5,
+        jsontext.MISFIT: 5,
+        "time out of range": 1,
         "prompt missing or not finite": 1,
         "time missing or not finite": 1,
         "time unreadable": 1,
@@ -513,8 +519,9 @@ def test_mixed_time_zones(folder: Path) -> None:
         ("caf\u00e9,b\n".encode("latin-1"), "is not UTF-8 text: byte 0xe9 in line 1"),
         ((NEUTRAL + "0,1,é\n").encode("latin-1"), "is not UTF-8 text: byte 0xe9 in line 2"),
         (
-            "arrival_s,prompt_tokens,output\n0,1,1\n",
-            "lacks the column output_tokens; found 'arrival_s, prompt_tokens, output' (taken for the format neutral)",
+            "arrival_s,prompt_tokens,result\n0,1,1\n",
+            "lacks the column output_tokens; found 'arrival_s, prompt_tokens, result' (taken for the format neutral); or "
+            "say which is which: --columns arrival=arrival_s,prompt=prompt_tokens,output=COLUMN",
         ),
         (
             "TIMESTAMP,Tokens\n",
@@ -526,13 +533,15 @@ def test_mixed_time_zones(folder: Path) -> None:
         ),
         (
             "0.5,10,20\n0.6,10,20\n",
-            "is in none of the known formats: it begins with '0.5,10,20'; nearest first, they are neutral, azure, "
-            "burstgpt, vidur, splitwise-sim, blis, vidur-lengths, lengths, mooncake,",
+            "is in none of the known formats: it begins with '0.5,10,20'; put a line with names above it, such as "
+            "arrival_s,prompt_tokens,output_tokens; nearest first, they are neutral, azure, burstgpt, vidur, "
+            "splitwise-sim, blis, vidur-lengths, lengths, mooncake,",
         ),
         (
-            "arrived,prefill_tokens,decode_tokens\n1,2,3\n",
-            "is in none of the known formats: it begins with 'arrived,prefill_tokens,decode_tokens'; nearest first, "
-            "they are vidur, ",
+            "arrived_then,prefills,decodes,x\n1,2,3,4\n",
+            "is in none of the known formats: it begins with 'arrived_then,prefills,decodes,x'; its columns are "
+            "'arrived_then, prefills, decodes, x'; say which is which: --columns "
+            "arrival=arrived_then,prompt=prefills,output=decodes; nearest first, they are vidur",
         ),
         (
             "arrival_s;prompt_tokens;output_tokens\n0,5;1;1\n",
@@ -546,7 +555,7 @@ def test_mixed_time_zones(folder: Path) -> None:
         ('{"timestamp": 0}\n{"a": "' + "x" * 10_000_000, "lacks the columns input_length"),
         (MOONCAKE_ROW + MOONCAKE_ROW.replace("1}", "1" * 5_000_000 + "}"), "line 2 is longer than 4,194,304 bytes"),
         ("[]", "is in none of the known formats: it begins with '[]'"),
-        ("[1]", "row 1 (line 1) of the list is no whole JSON object"),
+        ("[1]", "line 1 is not a JSON object: '[1]'"),
         ("[" + MOONCAKE_ROW + ",\n" + MOONCAKE_ROW, "row 3 (line 4) of the list is no whole JSON object"),
         ("[" + MOONCAKE_ROW + ', {"timestamp": }]', "row 2 (line 2) of the list is no whole JSON object"),
         ("[" + MOONCAKE_ROW + ',{"a":' + "[" * 100_000, "row 2 (line 2) of the list is no whole JSON object"),
@@ -558,7 +567,8 @@ def test_mixed_time_zones(folder: Path) -> None:
         ('{"timestamp": 1,\n "input_length": 5}\n', "line 1 is not a JSON object: '{\"timestamp\": 1,'"),
         (
             '{"timestamp": "82", "input_length": 5, "output_length": 1, "hash_ids": []}\n',
-            "is in none of the known formats",
+            "row 1 (line 1): timestamp(='82') may be in any unit, for the columns are named as in mooncake (ms), "
+            "qwen-bailian (s), ragpulse (s): say which, s, ms, us or ns: --columns arrival=timestamp:ms,",
         ),
         (
             "arrival_s,prompt_tokens,output_tokens,prompt_tokens\n0,1,1,1\n",

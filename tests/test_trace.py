@@ -126,7 +126,7 @@ def test_from_frame() -> None:
     assert trace.prompt_tokens.tolist() == [3, 2]
     assert trace.session is not None
     assert trace.block_hashes is not None
-    assert trace.session.tolist() == ["", "7.0"]
+    assert trace.session.tolist() == ["", "7"]
     assert trace.block_hashes.tolist() == [(1, 2), (2**64 - 1,)]
     assert trace.report is not None
     assert (trace.report.format, trace.report.rows, trace.report.kept) == ("frame", 2, 2)

@@ -135,7 +135,7 @@ def test_info_says_what_was_read(kvfrag: Kvfrag) -> None:
 def test_info_tells_blocks_and_sessions(kvfrag: Kvfrag) -> None:
     sessions = len(set(Trace.read(TRACES / "qwen-bailian.jsonl").to_frame()["session"]))
     shown = good(kvfrag("trace info traces/qwen-bailian.jsonl")).out
-    assert f"\n  40 rows with prefix blocks of 16 tokens; {sessions} sessions\n" in shown
+    assert f"\n  40 rows with prefix blocks of 16 tokens (a run ignores them); {sessions} sessions\n" in shown
     assert "prefix blocks" not in good(kvfrag("trace info traces/blis.csv")).out
 
 
