@@ -6,7 +6,7 @@ Every format comes down to three columns (time, prompt tokens, output tokens) an
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
@@ -36,6 +36,11 @@ def _is_aiperf(row: Row) -> bool:
     times = [row[name] for name in ("timestamp", "created_time") if row.get(name) is not None]
     plain = all(map(_is_number, times)) and isinstance(row.get("hash_ids") or [], list)
     return plain and "chat_id" not in row
+
+
+def _is_plain_aiperf(row: Row) -> bool:
+    """Whether nothing but the names of time and tokens says AIPerf, and people's own logs have such names too."""
+    return _is_aiperf(row) and "input_tokens" in row and not row.keys() & {"session_id", "delay", "hash_ids"}
 
 
 _ROOTS = ("", "-1")  # of a chat without one before it; null is no text at all
@@ -131,6 +136,19 @@ NEUTRAL = Format(
     "neutral", "csv", SECONDS, "arrival_s", "prompt_tokens", "output_tokens", "session", "block_hashes", dates=True
 )
 
+_AIPERF = Format(
+    "aiperf",
+    "json",
+    MILLISECONDS,
+    "timestamp|created_time",
+    "input_length|input_tokens",
+    "output_length|output_tokens",
+    session="session_id",
+    block_hashes="hash_ids",
+    matches=_is_aiperf,
+    edit=_aiperf_delays,
+)
+
 FORMATS = (
     NEUTRAL,
     Format("azure", "csv", DATE, "TIMESTAMP", "ContextTokens", "GeneratedTokens"),
@@ -183,18 +201,13 @@ FORMATS = (
         remark="its hash_ids are documents, not prefix blocks of the prompt: they are left out",
     ),
     Format("llmservingsim", "json", NANOSECONDS, "arrival_time_ns", "input_toks", "output_toks"),
-    Format(
-        "aiperf",
-        "json",
-        MILLISECONDS,
-        "timestamp|created_time",
-        "input_length|input_tokens",
-        "output_length|output_tokens",
-        session="session_id",
-        block_hashes="hash_ids",
-        matches=_is_aiperf,
-        edit=_aiperf_delays,
+    replace(
+        _AIPERF,
+        matches=_is_plain_aiperf,
+        remark="taken for AIPerf's, whose times are in ms; if they are in seconds, "
+        "--columns arrival=NAME:s,prompt=input_tokens,output=output_tokens",
     ),
+    _AIPERF,
     Format("sharegpt", "json", NANOSECONDS, "", "prompt", "output", edit=_conversations, signs=("conversations",)),
     Format("vidur-lengths", "csv", SECONDS, "", "num_prefill_tokens", "num_decode_tokens"),
     Format("lengths", "csv", SECONDS, "", "prompt_tokens", "output_tokens", "session", "block_hashes"),

@@ -115,9 +115,12 @@ def with_doubt(form: Format, known: Iterable[Format]) -> Format:
     return replace(form, doubt=f"may be in any unit, for the columns are named as in {', '.join(same)}")
 
 
-def as_option(columns: Mapping[str, str]) -> str:
-    """The option that names these columns, as one types it in a shell."""
-    return "--columns " + shlex.quote(",".join(f"{role}={_quoted(name)}" for role, name in columns.items()))
+def as_option(columns: Mapping[str, str], unit: str = "") -> str:
+    """The option that names these columns, and the unit of the arrival, as one types it in a shell."""
+    parts = {role: _quoted(name) for role, name in columns.items()}
+    if unit:
+        parts["arrival"] += f":{unit}"
+    return "--columns " + shlex.quote(",".join(f"{role}={name}" for role, name in parts.items()))
 
 
 def option_hint(names: Sequence[str]) -> str:

@@ -181,14 +181,14 @@ def _choose(line: str, first: Row, kind: str, wanted: Format | None) -> Format:
         kind = "JSON" if wanted.kind == "json" else "CSV"
         needs = f"it needs {kind} with {', '.join(wanted.needed)}"
         raise InputError(f"is not in the format {wanted.name}: it begins with {short(line)}; {needs}")
-    nearest = ", ".join(form.name for form in _nearest_first(kind, list(first)))
+    nearest = ", ".join(dict.fromkeys(form.name for form in _nearest_first(kind, list(first))))
     names = names_of(first)
     if kind == "csv" and all(name.replace(".", "", 1).isdecimal() for name in names if name):
         way = f"put a line with names above it, such as {','.join(NEUTRAL.needed)}"
     else:
-        way = f"its columns are {short(', '.join(names), 400)}; {option_hint(names)}" if names else ""
-    seen = f"it begins with {short(line)}" if kind == "csv" or not names else ""
-    told = "; ".join(part for part in (seen, way, f"nearest first, they are {nearest}") if part)
+        way = option_hint(names) if names else ""
+    columns = f"its columns are {short(', '.join(names), 400)}" if names else f"it begins with {short(line)}"
+    told = "; ".join(part for part in (columns, way, f"nearest first, they are {nearest}") if part)
     raise InputError(f"is in none of the known formats: {told}")
 
 

@@ -92,7 +92,7 @@ def read_tables(form: Format, tables: Iterable[Table], reading: Reading, told: C
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
             dropped[_reason(code, table)] += count
         usable = np.flatnonzero(reason == 0) if unusable.size else slice(None)
-        for kind in np.unique(kinds[usable]).tolist():
+        for kind in np.flatnonzero(np.bincount(kinds[usable])).tolist():
             first_of.setdefault(kind, _place(table, rows, int(np.flatnonzero((kinds == kind) & (reason == 0))[0])))
         if len(first_of) > 1:
             raise InputError(_mixture(first_of))
@@ -126,7 +126,7 @@ def _timed(
         origin_text = origin(int(ordered[0]), unit, AWARE in kinds)
         notes += arrival_notes(ordered, unit)
         if unit != DATE and not form.stated:
-            notes.append(f"{form.time} does not say its unit: taken for seconds; otherwise {_in_ms(form)}")
+            notes.append(f"no unit is given for {form.time}: taken for seconds; if it is in ms, {_in_ms(form)}")
     if form.remark:
         notes.append(form.remark)
     report = replace(
@@ -188,7 +188,7 @@ def _check_unit(form: Format, table: Table, rows_before: int, kinds: Codes, reas
 def _in_ms(form: Format) -> str:
     """The option that has the times of a format in milliseconds."""
     columns = of_columns(form)
-    return as_option({**columns, "arrival": f"{columns['arrival']}:ms"})
+    return as_option(columns, unit="ms")
 
 
 def _mixture(first_of: Mapping[int, str]) -> str:

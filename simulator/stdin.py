@@ -51,8 +51,8 @@ def file_name(path: str | os.PathLike[str]) -> str:
 
 
 def is_standard_input(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is that of :func:`standard_input`."""
-    return any(os.fspath(held) == os.fspath(path) for _, held in _held)
+    """Whether a path is ``-`` or that of :func:`standard_input`."""
+    return os.fspath(path) == DASH or any(os.fspath(held) == os.fspath(path) for _, held in _held)
 
 
 def _scratch() -> Path:

@@ -33,7 +33,7 @@ from simulator.options import (
 from simulator.output import write_whole
 from simulator.profile import measure_profile
 from simulator.report import check_outputs, console, print_trace, table, write_json
-from simulator.schema import NoArrivalsError
+from simulator.schema import NoArrivalsError, counted
 from simulator.trace import Trace, describe
 from simulator.workload import parse_workload
 
@@ -201,7 +201,7 @@ def profile(
     timed, requests = _maybe_timed(trace, strict, quiet, format, columns)
     facts = describe(requests)
     rate, cv = (facts["rate_per_s"], facts["gap_cv"]) if timed else (None, None)
-    about = f"lengths of {requests.name}, {len(requests):,} requests"
+    about = f"lengths of {requests.name}, {counted(len(requests), 'request')}"
     made = measure_profile(output.stem, requests.prompt_tokens, requests.output_tokens, rate, cv, about)
     write_whole(output, (json.dumps(made, separators=(",", ":")) + "\n").encode())
     note(quiet, f"wrote {output}: {about}")

@@ -520,8 +520,8 @@ def test_mixed_time_zones(folder: Path) -> None:
         ((NEUTRAL + "0,1,é\n").encode("latin-1"), "is not UTF-8 text: byte 0xe9 in line 2"),
         (
             "arrival_s,prompt_tokens,result\n0,1,1\n",
-            "lacks the column output_tokens; found 'arrival_s, prompt_tokens, result' (taken for the format neutral); or "
-            "say which is which: --columns arrival=arrival_s,prompt=prompt_tokens,output=COLUMN",
+            "lacks the column output_tokens; found 'arrival_s, prompt_tokens, result' (taken for the format neutral); "
+            "or say which is which: --columns arrival=arrival_s,prompt=prompt_tokens,output=COLUMN",
         ),
         (
             "TIMESTAMP,Tokens\n",
@@ -533,15 +533,14 @@ def test_mixed_time_zones(folder: Path) -> None:
         ),
         (
             "0.5,10,20\n0.6,10,20\n",
-            "is in none of the known formats: it begins with '0.5,10,20'; put a line with names above it, such as "
+            "is in none of the known formats: its columns are '0.5, 10, 20'; put a line with names above it, such as "
             "arrival_s,prompt_tokens,output_tokens; nearest first, they are neutral, azure, burstgpt, vidur, "
             "splitwise-sim, blis, vidur-lengths, lengths, mooncake,",
         ),
         (
             "arrived_then,prefills,decodes,x\n1,2,3,4\n",
-            "is in none of the known formats: it begins with 'arrived_then,prefills,decodes,x'; its columns are "
-            "'arrived_then, prefills, decodes, x'; say which is which: --columns "
-            "arrival=arrived_then,prompt=prefills,output=decodes; nearest first, they are vidur",
+            "is in none of the known formats: its columns are 'arrived_then, prefills, decodes, x'; say which is which: "
+            "--columns arrival=arrived_then,prompt=prefills,output=decodes; nearest first, they are vidur",
         ),
         (
             "arrival_s;prompt_tokens;output_tokens\n0,5;1;1\n",
