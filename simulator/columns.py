@@ -14,6 +14,7 @@ from simulator.notes import NANOSECONDS, SECONDS, plain_decimal
 from simulator.schema import ObjectArray, objects, short
 
 NarrowFloat = type[np.float16] | type[np.float32]
+NARROW_FLOATS: dict[str, NarrowFloat] = {"float16": np.float16, "float32": np.float32}
 _SEEN_AT_S = {np.float16: 1_000, np.float32: 1_000_000}  # where a precision is told
 
 
@@ -43,7 +44,13 @@ def narrow_float(kind: Any) -> NarrowFloat | None:
     if isinstance(kind, pd.CategoricalDtype):
         kind = kind.categories.dtype
     kind = getattr(kind, "numpy_dtype", kind)
-    return {np.dtype(np.float16): np.float16, np.dtype(np.float32): np.float32}.get(kind)
+    return NARROW_FLOATS.get(str(kind))
+
+
+def holds_durations(column: "pd.Series[Any]") -> bool:
+    """Whether the values of a column of a DataFrame are durations, the first of them at least."""
+    first = column.dropna().head(1).tolist()
+    return bool(first) and isinstance(first[0], timedelta | np.timedelta64)
 
 
 def precision_note(name: str, narrow: NarrowFloat) -> str:

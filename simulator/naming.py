@@ -115,6 +115,11 @@ def with_doubt(form: Format, known: Iterable[Format]) -> Format:
     return replace(form, doubt=f"may be in any unit, for the columns are named as in {', '.join(same)}")
 
 
+def of_durations(form: Format) -> Format:
+    """The format where the times are durations, which know their unit themselves, whatever the column is called."""
+    return replace(form, unit=SECONDS, dates=False, stated=True, doubt="")
+
+
 def as_option(columns: Mapping[str, str], unit: str = "") -> str:
     """The option that names these columns, and the unit of the arrival, as one types it in a shell."""
     parts = {role: _quoted(name) for role, name in columns.items()}

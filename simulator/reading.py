@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 
 from allocators.base import InputError
-from simulator.columns import column_texts, narrow_float, precision_note
+from simulator.columns import NARROW_FLOATS, column_texts, holds_durations, narrow_float, precision_note
 from simulator.csvtext import csv_header, csv_tables
 from simulator.fields import Fields
 from simulator.files import BEGINNING, Table, Text, first_line, is_parquet, open_text
 from simulator.first_rows import beginning, merged
 from simulator.formats import FORMATS, NEUTRAL, OWN_FORMATS, OwnFormat, Reader
 from simulator.jsontext import Row, alternatives, is_json, json_rows, json_tables
-from simulator.naming import named_format, names_of, option_hint, usual_format, with_doubt
+from simulator.naming import named_format, names_of, of_durations, option_hint, usual_format, with_doubt
 from simulator.own_readers import own_format, read_own
-from simulator.parquet import narrow_columns, parquet_columns, parquet_tables
+from simulator.parquet import column_kinds, parquet_columns, parquet_tables
 from simulator.rows import NO_ARRIVALS, read_tables
 from simulator.schema import Columns, Format, NoArrivalsError, Reading, Report, short
 from simulator.stdin import DASH, shown, standard_input
@@ -82,10 +82,15 @@ def read_frame(frame: pd.DataFrame, columns: str | Mapping[str, str] | None = No
         usual = usual_format(labels, NEUTRAL.kind)
         form = usual if usual is not None and usual.time else form
     places = _places(form, labels)
-    texts = {name: Fields.of(column_texts(frame.iloc[:, place])) for name, place in places.items()}
+    columns_of = {name: frame.iloc[:, place] for name, place in places.items()}
+    narrow = None
+    if form.time:
+        narrow = narrow_float(columns_of[form.time].dtype)
+        if holds_durations(columns_of[form.time]):
+            form = of_durations(form)
+    texts = {name: Fields.of(column_texts(column)) for name, column in columns_of.items()}
     tables = [Table(texts, np.zeros(len(frame), np.bool_), "")]
     read, report = read_tables(form, tables, Reading(strict=True), Counter())
-    narrow = narrow_float(frame.iloc[:, places[form.time]].dtype) if form.time else None
     notes = report.notes if narrow is None else (*report.notes, precision_note(form.time, narrow))
     return read, replace(report, format="frame", notes=notes)
 
@@ -125,7 +130,10 @@ def _recognise(
     if is_parquet(text):
         found = parquet_columns(path)
         form = _chosen(", ".join(found), dict.fromkeys(found, ""), "csv", wanted, reading)
-        if (narrow := narrow_columns(path).get(alternatives(form.time)[0])) is not None:
+        kind = column_kinds(path, form).get(form.time)
+        if kind == "duration":
+            form = of_durations(form)
+        if (narrow := NARROW_FLOATS.get(kind or "")) is not None:
             form = replace(form, remark="; ".join(filter(None, (form.remark, precision_note(form.time, narrow)))))
         return form, parquet_tables(path, _places(form, found), reading.advance)
     line, _, number = first_line(text.head[:BEGINNING])

@@ -2,11 +2,11 @@
 
 import atexit
 import os
-import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from allocators.base import InputError
 from simulator.schema import short
@@ -14,6 +14,7 @@ from simulator.schema import short
 DASH = "-"
 """What names standard input on a command line."""
 
+_BLOCK_BYTES = 1 << 20
 _held: list[tuple[Any, Path]] = []  # the stream that was read, and the file that has what it held
 
 
@@ -30,14 +31,28 @@ def standard_input() -> str:
         raise InputError("standard input is closed: there is no trace to read from it")
     if stream.isatty():
         print("reading a trace from standard input, to its end (Ctrl-D)", file=sys.stderr)
-    path = _scratch()
+    path: Path | None = None
     try:
+        path = _scratch()
         with path.open("wb") as file:
-            shutil.copyfileobj(stream.buffer, file)
+            for block in _blocks(stream):
+                file.write(block)
     except OSError as error:
-        raise InputError(f"standard input cannot be read: {error.strerror or error}") from None
+        where = tempfile.gettempdir() if path is None else path.parent
+        raise InputError(
+            f"standard input cannot be kept in {where}: {error.strerror or error}; TMPDIR names another folder"
+        ) from None
     _held.append((stream, path))
     return str(path)
+
+
+def _blocks(stream: TextIO) -> Iterator[bytes]:
+    """The bytes of standard input, some at a time."""
+    try:
+        while block := stream.buffer.read(_BLOCK_BYTES):
+            yield block
+    except OSError as error:
+        raise InputError(f"standard input cannot be read: {error.strerror or error}") from None
 
 
 def shown(path: str | os.PathLike[str]) -> str:
