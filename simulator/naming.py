@@ -81,8 +81,7 @@ def usual_format(names: Sequence[str], kind: str) -> Format | None:
         if len(found[role]) > 1:
             raise InputError(f"has several columns for {role}: {', '.join(found[role])}; {option_hint(names)}")
     first = {role: some[0] for role, some in found.items() if some}
-    unit = _unit_in(first.get("arrival", ""))
-    return _format("neutral", kind, first, unit, "columns by their usual names")
+    return _format("neutral", kind, first, None, "columns by their usual names")
 
 
 def named_format(columns: str | Mapping[str, str], names: Sequence[str], kind: str) -> Format:
@@ -103,7 +102,7 @@ def named_format(columns: str | Mapping[str, str], names: Sequence[str], kind: s
             raise InputError(f"columns: {role}={name}: there is no such column; {there}")
         if (others := [other for other in wanted if other != role and wanted[other] == name]) and others:
             raise InputError(f"columns: {name} cannot be both {role} and {others[0]}; {there}")
-    return _format("columns", kind, wanted, _unit_in(wanted.get("arrival", "")) if unit is None else unit)
+    return _format("columns", kind, wanted, unit)
 
 
 def with_doubt(form: Format, known: Iterable[Format]) -> Format:
@@ -148,14 +147,15 @@ def _format(name: str, kind: str, columns: Mapping[str, str], unit: int | None, 
     if remark:
         remark = f"{remark}: {', '.join(f'{role}={column}' for role, column in columns.items())}"
     plain = {role: literal(column) for role, column in columns.items()}
+    said = _unit_in(columns.get("arrival", "")) if unit is None else unit
     return Format(
         name,
         kind,
-        SECONDS if unit is None else unit,
+        SECONDS if said is None else said,
         *(plain.get(role, "") for role in ROLES),
         remark=remark,
         dates=unit is None,
-        stated=unit is not None or "arrival" not in columns,
+        stated=said is not None or "arrival" not in columns,
     )
 
 

@@ -54,7 +54,7 @@ def read_file(
             return read_own(form, text, reading, told)
         if form is None and columns is None and (own := own_format(text)) is not None:
             return read_own(own, text, reading, told)
-        form, tables = _recognise(path, text, columns or form, reading, told)
+        form, tables = _recognise(path, text, form if columns is None else columns, reading, told)
         return read_tables(form, tables, reading, told)
     except InputError as error:
         raise type(error)(f"{shown(path)}: {error}") from None

@@ -33,7 +33,7 @@ def cells(text: str, size: int = 1 << 20) -> tuple[list[str], list[list[str]], l
         ('"time, s",a,b', ["time, s", "a", "b"]),
         ('"time\n(s)",a,b', ["time\n(s)", "a", "b"]),
         ('a,"b\r\nc, ""d""",e', ["a", 'b\nc, "d"', "e"]),
-        ('\n\n "a", "b" x,', ["a", "b", ""]),
+        ('\n\n "a", b ,', ["a", "b", ""]),
         ('a "x",b', ['a "x"', "b"]),
         ('"a,b\n\n",c', ["a,b", "c"]),
     ],

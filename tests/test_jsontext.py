@@ -79,7 +79,7 @@ def test_what_is_no_list_is_an_error(text: str, message: str) -> None:
 
 
 def test_what_is_no_object_in_a_list_is_a_row_that_cannot_be_used() -> None:
-    assert rows(f"[{R}, null, 12, [1], \"x\", NaN, true, {R}]") == [(1, {"a": 1}), *[(1, None)] * 6, (1, {"a": 1})]
+    assert rows(f'[{R}, null, 12, [1], "x", NaN, true, {R}]') == [(1, {"a": 1}), *[(1, None)] * 6, (1, {"a": 1})]
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "null"])

@@ -93,7 +93,6 @@ def kvfrag(line: str, content: bytes, scratch: Path) -> "subprocess.CompletedPro
         "run - -a paged --capacity 2000",
         "size - -a paged --max-refused 1%",
         "advise -",
-        "sweep - -a paged --capacity 2000 --workers 1",
         "trace info -",
         "trace convert - -o {0}/out.csv",
         "trace slice - --requests 0 1 -o {0}/out.csv",
@@ -108,8 +107,14 @@ def test_every_command_that_takes_a_trace_takes_a_dash(line: str, tmp_path: Path
     scratch.mkdir()
     ended = kvfrag(line.format(out), gzip.compress(CSV), scratch)
     assert ended.returncode == 0, ended.stderr
-    assert b"standard input" in ended.stdout + ended.stderr
+    assert b"2 requests" in ended.stdout + ended.stderr
     assert not list(scratch.iterdir())
+
+
+def test_a_sweep_takes_a_dash(tmp_path: Path) -> None:
+    ended = kvfrag("sweep - -a paged --capacity 2000 --workers 1", CSV, tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(b"standard input: 1 run, 1 setting\n")
 
 
 def test_lengths_from_standard_input_are_read_for_each_rate(tmp_path: Path) -> None:
