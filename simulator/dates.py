@@ -72,8 +72,7 @@ def read_arrivals(fields: Fields, places: int, dates: bool) -> tuple[IntArray, C
         others = Fields(fields.data, fields.start[rest], fields.end[rest], fields.csv)
         again = read_arrivals(others, places if kinds[0] != NUMBER else -1, False)
         read = again[1] != UNREADABLE
-        for column, values in zip((time_ns, problem, kinds), again, strict=True):
-            column[rest[read]] = values[read]
+        time_ns[rest[read]], problem[rest[read]], kinds[rest[read]] = (values[read] for values in again)
     return time_ns, problem, kinds
 
 

@@ -24,9 +24,9 @@ def standard_input() -> str:
     Raises InputError when standard input is closed, cannot be read, or there is no room for it.
     """
     stream = sys.stdin
-    for one, path in _held:
+    for one, held in _held:
         if one is stream:
-            return str(path)
+            return str(held)
     if stream is None or stream.closed:
         raise InputError("standard input is closed: there is no trace to read from it")
     if stream.isatty():

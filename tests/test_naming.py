@@ -105,8 +105,8 @@ def test_numbers_that_cannot_be_seconds_are_no_guess(file: Path, kind: str, firs
     write(file, kind, names, [(first, 812, 95), (first + 1, 10, 5)])
     line = {"csv": " (line 2)", "parquet": ""}.get(kind, " (line 1)" if kind == "lines" else " (line 2)")
     assert complaint(file) == (
-        f"row 1{line}: created(='{first}') is beyond 9,000,000,000 s, so it is in another unit: say which, s, ms, us or "
-        "ns: --columns arrival=created:ms,prompt=prompt_tokens,output=completion_tokens"
+        f"row 1{line}: created(='{first}') is beyond 9,000,000,000 s, so it is in another unit: say which, s, ms, us "
+        "or ns: --columns arrival=created:ms,prompt=prompt_tokens,output=completion_tokens"
     )
     option = "arrival=created:{},prompt=prompt_tokens,output=completion_tokens"
     for unit, step in (("ms", 10**6), ("us", 10**3), ("ns", 1)):
@@ -296,9 +296,7 @@ def test_a_column_that_is_there_twice_cannot_be_meant(file: Path) -> None:
 
 def test_a_format_and_columns_exclude_each_other(file: Path) -> None:
     file.write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(
-        InputError, match="^format and columns both say what the columns of a file are; give one of them"
-    ):
+    with pytest.raises(InputError, match="format and columns both say what the columns of a file are"):
         Trace.read(file, format="azure", columns="arrival=a,prompt=b,output=c")
 
 

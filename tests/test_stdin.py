@@ -47,13 +47,13 @@ def test_parquet_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_to_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, b"")
-    with pytest.raises(InputError, match="^standard input: is empty$"):
+    with pytest.raises(InputError, match=r"^standard input: is empty$"):
         open_trace("-")
     for stream in (None, io.StringIO()):
         if stream is not None:
             stream.close()
         monkeypatch.setattr(sys, "stdin", stream)
-        with pytest.raises(InputError, match="^standard input is closed: there is no trace to read from it$"):
+        with pytest.raises(InputError, match=r"^standard input is closed: there is no trace to read from it$"):
             open_trace("-")
 
 
@@ -63,11 +63,11 @@ def test_what_cannot_be_read_or_kept_is_told(monkeypatch: pytest.MonkeyPatch, tm
             raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Broken()))
-    with pytest.raises(InputError, match="^standard input cannot be read: Input/output error$"):
+    with pytest.raises(InputError, match=r"^standard input cannot be read: Input/output error$"):
         open_trace("-")
     give(monkeypatch, CSV)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(InputError, match="^standard input cannot be kept in .*: No such file or directory; TMPDIR"):
+    with pytest.raises(InputError, match=r"^standard input cannot be kept in .*: No such file or directory; TMPDIR"):
         open_trace("-")
 
 
@@ -127,7 +127,7 @@ def test_lengths_from_standard_input_are_read_for_each_rate(tmp_path: Path) -> N
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_closed_standard_input_ends_in_one_line(tmp_path: Path) -> None:
+def test_a_closed_standard_input_ends_in_one_line() -> None:
     command = f"{sys.executable} -m simulator run - -a paged --capacity 2000 <&-"
     ended = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
     assert ended.returncode == 2
