@@ -10,6 +10,7 @@ from allocators import InputError
 from allocators.base import whole
 from simulator.catalogue import find_file
 from simulator.options import (
+    Columns,
     Format,
     Json,
     Quiet,
@@ -74,6 +75,7 @@ def size(
     window: Window = None,
     json_to: Json = None,
     format: Format = None,
+    columns: Columns = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -93,7 +95,7 @@ def size(
     for spec in allocator:
         allocator_of(spec, max(_ANY_POOL_SLOTS, max_model_len or 0), max_model_len)
     check_outputs({"--json": json_file(json_to)}, [find_file(trace), model])
-    requests = read_trace(trace, strict, quiet, format, rate)
+    requests = read_trace(trace, strict, quiet, format, rate, columns=columns)
 
     wanted: dict[str, Any] = {"max_refused": max_refused, "max_wait_p99": max_wait_p99, "checks": checks}
     with progress(0, "size", "run", quiet) as bar:
@@ -164,6 +166,7 @@ def advise(
     window: Window = None,
     json_to: Json = None,
     format: Format = None,
+    columns: Columns = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -190,13 +193,13 @@ def advise(
         if idle := [option for option, value in replay.items() if value is not None]:
             raise InputError(f"{idle[0]} is for a replay, which needs a pool: give --capacity, or --memory and --model")
     check_outputs({"--json": json_file(json_to)}, [find_file(trace), model])
-    requests = read_trace(trace, strict, quiet, format, rate)
+    requests = read_trace(trace, strict, quiet, format, rate, columns=columns)
 
     with progress(0 if slots is None else len(BLOCK_SIZES), "advise", "run", quiet) as bar:
         advice = advised(requests, capacity=slots, within=within, on_run=bar.update, **_fields(settings))
     if json_to is not None:
-        columns = [*OF_LENGTHS, *([] if slots is None else OF_A_POOL)]
-        sizes = advice.table[columns].reset_index().to_dict("records")
+        figures = [*OF_LENGTHS, *([] if slots is None else OF_A_POOL)]
+        sizes = advice.table[figures].reset_index().to_dict("records")
         content = {"capacity": slots, "best": advice.best, "by": advice.share, "within": advice.within}
         write_json(json_to, {**_head(requests, settings), **content, "block_sizes": sizes})
     if json_to != "-":

@@ -17,6 +17,7 @@ from simulator.answers_cli import COMMANDS
 from simulator.models_cli import models
 from simulator.options import (
     PAGE,
+    Columns,
     Format,
     Json,
     Quiet,
@@ -129,6 +130,7 @@ def run(
         typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through."),
     ] = None,
     format: Format = None,
+    columns: Columns = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -154,7 +156,7 @@ def run(
 
         check_plotly()
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [trace, model])
-    requests = read_trace(trace, strict, quiet, format, rate)
+    requests = read_trace(trace, strict, quiet, format, rate, columns=columns)
 
     shown = not quiet and sys.stderr.isatty()
     options: dict[str, Any] = vars(settings) | {"decisions": decisions or page, "progress": shown}

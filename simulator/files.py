@@ -14,6 +14,9 @@ from allocators.base import InputError
 from simulator.fields import Fields, Flags, IntArray
 
 CHUNK_BYTES = 1 << 19
+BEGINNING = 1 << 16
+"""Bytes that show the first row; a list of JSON may be one line of gigabytes."""
+
 MAX_LINE_BYTES = 4 << 20
 """A longer line is no row of a trace: one of a million tokens in blocks of 16 takes a third of it."""
 

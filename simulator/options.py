@@ -49,14 +49,23 @@ TraceArgument = Annotated[
     str,
     typer.Argument(
         metavar="TRACE",
-        help="A trace file, the name of a public trace that was downloaded, or a workload such as "
-        "sharegpt:rate=4,duration=900,seed=0.",
+        help="A trace file, - for standard input, the name of a public trace that was downloaded, or a workload "
+        "such as sharegpt:rate=4,duration=900,seed=0.",
     ),
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format", metavar="NAME", help="The file's format, if not the one it looks like; package.module.reader."
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="KEY=NAME,...",
+        help="Which column is which, where a file is not recognised: arrival=time,prompt=input_len,output=output_len; "
+        "session and block_hashes too. arrival=time:ms tells the unit: s, ms, us, ns, date.",
     ),
 ]
 Rate = Annotated[
@@ -82,13 +91,21 @@ def read_trace(
     rate: float | None = None,
     count_tokens: Callable[[str], int] | None = None,
     seed: int = 0,
+    columns: str | None = None,
 ) -> Trace:
     """The trace that an argument names, with a progress bar; what is odd about it is noted."""
     path = find_file(text)
     size = os.stat(path).st_size if path is not None else 0  # noqa: PTH116
     with progress(size, "reading", "B", quiet) as bar:
         trace = open_trace(
-            text, strict, format=format, rate=rate, seed=seed, count_tokens=count_tokens, advance=bar.update
+            text,
+            strict,
+            format=format,
+            rate=rate,
+            seed=seed,
+            count_tokens=count_tokens,
+            columns=columns,
+            advance=bar.update,
         )
     report = trace.report
     if report is not None:

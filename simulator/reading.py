@@ -5,76 +5,94 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from itertools import chain
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from allocators.base import InputError
+from simulator.columns import NARROW_FLOATS, column_texts, holds_durations, narrow_float, precision_note
 from simulator.csvtext import csv_header, csv_tables
 from simulator.fields import Fields
-from simulator.files import Table, Text, first_line, is_parquet, open_text
+from simulator.files import BEGINNING, Table, Text, first_line, is_parquet, open_text
+from simulator.first_rows import beginning, merged
 from simulator.formats import FORMATS, NEUTRAL, OWN_FORMATS, OwnFormat, Reader
-from simulator.jsontext import Row, Rows, is_json, json_rows, json_tables
-from simulator.parquet import cell, parquet_columns, parquet_tables
-from simulator.rows import read_tables
-from simulator.schema import Columns, Format, Reading, Report, short
+from simulator.jsontext import Row, alternatives, is_json, json_rows, json_tables
+from simulator.naming import named_format, names_of, of_durations, option_hint, usual_format, with_doubt
+from simulator.own_readers import own_format, read_own
+from simulator.parquet import column_kinds, parquet_columns, parquet_tables
+from simulator.rows import NO_ARRIVALS, read_tables
+from simulator.schema import Columns, Format, NoArrivalsError, Reading, Report, short
+from simulator.stdin import DASH, shown, standard_input
 
 _NAMES, _NAME_CHARS = 50, 40  # of a first row: enough to see what it is like
 _SIMILAR = 0.6  # of two names: less is chance
-_BEGINNING = 1 << 16  # bytes that show the first row; a list of JSON may be one line of gigabytes
 
 
 def read_file(
-    path: str | PathLike[str], format: str | Reader | None = None, reading: Reading | None = None
+    path: str | PathLike[str],
+    format: str | Reader | None = None,
+    reading: Reading | None = None,
+    columns: str | Mapping[str, str] | None = None,
 ) -> tuple[Columns, Report]:
-    """Read a trace file: CSV or JSON, plain or gzip, or Parquet.
+    """Read a trace file: CSV or JSON, plain or gzip, or Parquet; ``-`` is standard input.
 
     ``format``: None to recognise it from the content; the name of one in :data:`FORMATS` or of a reader registered;
-    the dotted path of a reader; or a reader itself. Raises InputError, one line that names the file.
+    the dotted path of a reader; or a reader itself. ``columns``, in place of it: the names of the file's columns, see
+    :func:`simulator.naming.named_format`. Raises InputError, one line that names the file.
     """
     reading = reading or Reading()
     told: Counter[str] = Counter()
+    if columns is not None and format is not None:
+        raise InputError("format and columns both say what the columns of a file are; give one of them")
     form = _named(format)
+    if str(path) == DASH:
+        path = standard_input()
     try:
         text = open_text(path, reading.advance)
         if isinstance(form, OwnFormat):
-            return _read_own(form, text, reading, told)
-        if form is None and (own := _own_format(text)) is not None:
-            return _read_own(own, text, reading, told)
-        form, tables = _recognise(path, text, form, reading, told)
+            return read_own(form, text, reading, told)
+        if form is None and columns is None and (own := own_format(text)) is not None:
+            return read_own(own, text, reading, told)
+        form, tables = _recognise(path, text, form if columns is None else columns, reading, told)
         return read_tables(form, tables, reading, told)
     except InputError as error:
-        raise type(error)(f"trace file {short(str(path))}: {error}") from None
+        raise type(error)(f"{shown(path)}: {error}") from None
 
 
 def format_of(path: str | PathLike[str]) -> str:
     """The name of the format that a file looks to be in, by its beginning. Raises InputError when it is none."""
     text = open_text(path)
-    if (own := _own_format(text)) is not None:
+    if (own := own_format(text)) is not None:
         return own.name
     return _recognise(path, text, None, Reading(), Counter())[0].name
 
 
-def read_frame(frame: pd.DataFrame) -> tuple[Columns, Report]:
+def read_frame(frame: pd.DataFrame, columns: str | Mapping[str, str] | None = None) -> tuple[Columns, Report]:
     """Read a DataFrame with the columns of the neutral format, as if it had been written to a file first.
 
-    Raises InputError, without a name in front, when a column is not there and on the first row that cannot be used.
+    They may have other usual names, or those that ``columns`` says. Raises InputError, without a name in front, when a
+    column is not there and on the first row that cannot be used.
     """
     labels = [str(label) for label in frame.columns]
-    places = _places(NEUTRAL, labels)
-    texts = {name: Fields.of(_cells(frame.iloc[:, place])) for name, place in places.items()}
+    form = NEUTRAL
+    if columns is not None:
+        form = named_format(columns, labels, NEUTRAL.kind)
+    elif _missing(NEUTRAL, dict.fromkeys(labels, "")):
+        usual = usual_format(labels, NEUTRAL.kind)
+        form = usual if usual is not None and usual.time else form
+    places = _places(form, labels)
+    columns_of = {name: frame.iloc[:, place] for name, place in places.items()}
+    narrow = None
+    if form.time:
+        narrow = narrow_float(columns_of[form.time].dtype)
+        if holds_durations(columns_of[form.time]):
+            form = of_durations(form)
+    texts = {name: Fields.of(column_texts(column)) for name, column in columns_of.items()}
     tables = [Table(texts, np.zeros(len(frame), np.bool_), "")]
-    columns, report = read_tables(NEUTRAL, tables, Reading(strict=True), Counter())
-    return columns, replace(report, format="frame")
-
-
-def _cells(column: "pd.Series[Any]") -> list[str]:
-    """The cells of a column as they would stand in a file; a missing one is empty."""
-    missing = column.isna().tolist()
-    return ["" if no else cell(value) for value, no in zip(column.tolist(), missing, strict=True)]
+    read, report = read_tables(form, tables, Reading(strict=True), Counter())
+    notes = report.notes if narrow is None else (*report.notes, precision_note(form.time, narrow))
+    return read, replace(report, format="frame", notes=notes)
 
 
 def _named(wanted: str | Reader | None) -> Format | OwnFormat | None:
@@ -101,81 +119,69 @@ def _named(wanted: str | Reader | None) -> Format | OwnFormat | None:
     return OwnFormat(attribute, reader)
 
 
-def _own_format(text: Text) -> OwnFormat | None:
-    """The first registered reader that knows a text by its first line."""
-    if is_parquet(text):
-        return None
-    line = first_line(text.head[:_BEGINNING])[0]
-    return next((own for own in OWN_FORMATS.values() if own.matches is not None and own.matches(line)), None)
-
-
-def _read_own(form: OwnFormat, text: Text, reading: Reading, told: "Counter[str]") -> tuple[Columns, Report]:
-    """Read a text with a reader of the user's own."""
-    if is_parquet(text):
-        raise InputError(f"is a Parquet file: the reader {form.name} is for lines of text")
-    columns, report = read_tables(NEUTRAL, json_tables(_own_rows(form, text), NEUTRAL.columns), reading, told)
-    return columns, replace(report, format=form.name)
-
-
-def _own_rows(form: OwnFormat, text: Text) -> Rows:
-    place = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal place
-        rest = b""
-        for chunk in text.chunks:
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                place += 1
-                yield line.decode().removesuffix("\r")
-        if rest:
-            place += 1
-            yield rest.decode().removesuffix("\r")
-
-    try:
-        for row in form.reader(lines()):
-            if not isinstance(row, Mapping):
-                raise TypeError(f"it yields {short(repr(row))}, no mapping of columns")
-            yield place, {name: cell(row[name]) for name in NEUTRAL.columns if row.get(name) is not None}
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"the reader {form.name} failed at line {place}: {type(error).__name__}: {error}") from error
-
-
 def _recognise(
-    path: str | PathLike[str], text: Text, wanted: Format | None, reading: Reading, told: "Counter[str]"
+    path: str | PathLike[str],
+    text: Text,
+    wanted: Format | str | Mapping[str, str] | None,
+    reading: Reading,
+    told: "Counter[str]",
 ) -> tuple[Format, Iterator[Table]]:
-    """The format of a text, if it is not known, and its rows."""
+    """The format of a text, if it is not known, and its rows. ``wanted``: a format, or the names of columns."""
     if is_parquet(text):
         found = parquet_columns(path)
-        form = _choose(", ".join(found), dict.fromkeys(found, ""), "csv", wanted)
+        form = _chosen(", ".join(found), dict.fromkeys(found, ""), "csv", wanted, reading)
+        kind = column_kinds(path, form).get(form.time)
+        if kind == "duration":
+            form = of_durations(form)
+        if (narrow := NARROW_FLOATS.get(kind or "")) is not None:
+            form = replace(form, remark="; ".join(filter(None, (form.remark, precision_note(form.time, narrow)))))
         return form, parquet_tables(path, _places(form, found), reading.advance)
-    line, _, number = first_line(text.head[:_BEGINNING])
+    line, _, number = first_line(text.head[:BEGINNING])
     if not is_json(text):
-        found = csv_header(text.head)
-        form = _choose(line, dict.fromkeys(found, ""), "csv", wanted)
+        found = csv_header(text.head).names
+        form = _chosen(line, dict.fromkeys(found, ""), "csv", wanted, reading)
         return form, csv_tables(text, _places(form, found))
-    rows = json_rows(text)
-    first = next(rows, (number, {}))
-    if first[1] is None:
+    first, rows = beginning(json_rows(text))
+    objects = [row for _, row in first if row is not None]
+    if first and (not objects or (first[0][1] is None and not line.startswith("["))):
         raise InputError(f"line {number} is not a JSON object: {short(line)}")
-    form = _choose(line, first[1], "json", wanted)
-    rows = chain([first], rows)
+    form = _chosen(line, merged(objects), "json", wanted, reading)
     return form, json_tables(form.edit(rows, reading, told) if form.edit else rows, form.columns)
+
+
+def _chosen(
+    line: str, first: Row, kind: str, wanted: Format | str | Mapping[str, str] | None, reading: Reading
+) -> Format:
+    """The format of a file with this first row; of one without arrivals known, only if none are needed."""
+    if isinstance(wanted, str | Mapping):
+        form = named_format(wanted, names_of(first), kind)
+    else:
+        form = _choose(line, first, kind, wanted)
+    others = first.keys() - {alternatives(column)[0] for column in form.columns}
+    needs_arrivals = not form.time and reading.rate is None and not reading.lengths_only
+    if needs_arrivals and others and form.edit is None:
+        raise NoArrivalsError(f"{NO_ARRIVALS}; or if a column has them, {option_hint(names_of(first))}")
+    return form
 
 
 def _choose(line: str, first: Row, kind: str, wanted: Format | None) -> Format:
     """The format with this first row; the one wanted, if it has the columns for it."""
     known = [form for form in FORMATS if form.kind == kind and wanted in (None, form)]
-    for form in known:
-        if not _missing(form, first) and (wanted is not None or form.matches(first)):
-            return form
+    fitting = [form for form in known if not _missing(form, first) and (wanted is not None or form.matches(first))]
+    timed = [form for form in fitting if form.time or form.edit]
+    if timed:
+        return timed[0]
+    usual = usual_format(names_of(first), kind) if wanted is None else None
+    if usual is not None and (usual.time or not fitting):
+        return with_doubt(usual, FORMATS)
+    if fitting:
+        return fitting[0]
     # The format that lacks the fewest columns is most likely meant, if it has any of them or was asked for.
     for form in sorted(known, key=lambda form: len(_missing(form, first))):
         missing = _missing(form, first)
         if 0 < len(missing) < len(form.needed) or (missing and wanted):
-            raise InputError(f"{_lacks(missing, list(first))} (taken for the format {form.name})")
+            hint = "" if wanted else f"; or {option_hint(names_of(first))}"
+            raise InputError(f"{_lacks(missing, list(first))} (taken for the format {form.name}){hint}")
     for mark, word in ((";", "semicolons"), ("\t", "tabs")):
         if kind == "csv" and line.count(mark) >= 1 and line.count(mark) >= line.count(","):
             raise InputError(f"is separated by {word}: save it with commas; it begins with {short(line)}")
@@ -183,8 +189,15 @@ def _choose(line: str, first: Row, kind: str, wanted: Format | None) -> Format:
         kind = "JSON" if wanted.kind == "json" else "CSV"
         needs = f"it needs {kind} with {', '.join(wanted.needed)}"
         raise InputError(f"is not in the format {wanted.name}: it begins with {short(line)}; {needs}")
-    names = ", ".join(form.name for form in _nearest_first(kind, list(first)))
-    raise InputError(f"is in none of the known formats: it begins with {short(line)}; nearest first, they are {names}")
+    nearest = ", ".join(dict.fromkeys(form.name for form in _nearest_first(kind, list(first))))
+    names = names_of(first)
+    if kind == "csv" and all(name.replace(".", "", 1).isdecimal() for name in names if name):
+        way = f"put a line with names above it, such as {','.join(NEUTRAL.needed)}"
+    else:
+        way = option_hint(names) if names else ""
+    columns = f"its columns are {short(', '.join(names), 400)}" if names else f"it begins with {short(line)}"
+    told = "; ".join(part for part in (columns, way, f"nearest first, they are {nearest}") if part)
+    raise InputError(f"is in none of the known formats: {told}")
 
 
 def _nearest_first(kind: str, found: Sequence[str]) -> list[Format]:
@@ -203,17 +216,17 @@ def _nearest_first(kind: str, found: Sequence[str]) -> list[Format]:
 
 def _missing(form: Format, first: Row) -> list[str]:
     """The columns that a format needs and a first row lacks."""
-    return [name for name in form.needed if not set(name.split("|")) & first.keys()]
+    return [name for name in form.needed if not set(alternatives(name)) & first.keys()]
 
 
 def _places(form: Format, found: Sequence[str]) -> dict[str, int]:
     """Which columns of a table hold what is read of it. Raises InputError when one is lacking or there twice."""
-    missing = [name for name in form.needed if not set(name.split("|")) & set(found)]
+    missing = [name for name in form.needed if not set(alternatives(name)) & set(found)]
     if missing:
         raise InputError(_lacks(missing, found))
     places = {}
     for column in form.columns:
-        there = [name for name in column.split("|") if name in found]
+        there = [name for name in alternatives(column) if name in found]
         if there and found.count(there[0]) > 1:
             raise InputError(f"has the column {there[0]} more than once")
         if there:

@@ -20,6 +20,7 @@ from allocators.base import InputError
 from simulator.notes import spoken
 from simulator.output import write_whole
 from simulator.run import Run
+from simulator.schema import counted
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
 from simulator.waits import WAITS
@@ -188,7 +189,7 @@ def _extras(requests: Trace, facts: Mapping[str, Any]) -> str:
     if (rows := facts["rows_with_blocks"]) is not None:
         tokens = None if requests.report is None else requests.report.block_tokens
         size = "of unknown size" if tokens is None else f"of {tokens:,} tokens"
-        parts.append(f"{rows:,} row{'' if rows == 1 else 's'} with prefix blocks {size}")
+        parts.append(f"{counted(rows, 'row')} with prefix blocks {size} (a run ignores them)")
     if (sessions := facts["sessions"]) is not None:
         parts.append(f"{sessions:,} session{'' if sessions == 1 else 's'}")
     return "; ".join(parts)

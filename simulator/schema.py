@@ -52,7 +52,9 @@ class Format:
     needs, ``session``, ``block_hashes`` and ``status`` those it may have ("" for none); ``a|b`` is a column that may be
     called a or b. ``matches`` tells it by its first row (of CSV: the header's names) from another format with the same
     columns. ``block_tokens``: the tokens of a prefix block, where the format says so. ``edit`` rewrites rows of JSON;
-    ``signs`` are the columns needed before it does, where they are others. ``remark``: noted of every file.
+    ``signs`` are the columns needed before it does, where they are others. ``remark``: noted of every file. ``dates``:
+    the time may be a date too, in all rows or none. ``stated``: the unit of a number is; else seconds are assumed, and
+    that is noted; a number too large for seconds is an error. ``doubt``: why not even seconds can be assumed.
     """
 
     name: str
@@ -69,6 +71,9 @@ class Format:
     edit: Edit | None = None
     signs: tuple[str, ...] = ()
     remark: str = ""
+    dates: bool = False
+    stated: bool = True
+    doubt: str = ""
 
     @property
     def needed(self) -> tuple[str, ...]:

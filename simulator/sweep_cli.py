@@ -15,6 +15,7 @@ from simulator.grid import positives, seeds_of, wholes
 from simulator.jobs import figure_types
 from simulator.journal import Journal, journal_at
 from simulator.options import (
+    Columns,
     Format,
     Quiet,
     StoppedError,
@@ -105,6 +106,7 @@ def sweep(
         str | None, typer.Option(metavar="ADDRESS", help="Run on a Dask cluster: tcp://host:8786, its scheduler's.")
     ] = None,
     format: Format = None,
+    columns: Columns = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -140,7 +142,8 @@ def sweep(
     notes = iter([quiet])  # a file that is read for each rate and seed is noted once
 
     def read(text: str, rate: float | None = None, seed: int = 0) -> Trace:
-        return read_trace(text, strict, quiet if rate is None else next(notes, True), format, rate, seed=seed)
+        silent = quiet if rate is None else next(notes, True)
+        return read_trace(text, strict, silent, format, rate, seed=seed, columns=columns)
 
     try:
         with ExitStack() as stack:

@@ -15,6 +15,7 @@ from simulator.catalogue import CATALOGUE, find_file
 from simulator.download import DownloadError, download
 from simulator.export import check_ending, write_trace
 from simulator.options import (
+    Columns,
     Format,
     Json,
     Quiet,
@@ -32,7 +33,7 @@ from simulator.options import (
 from simulator.output import write_whole
 from simulator.profile import measure_profile
 from simulator.report import check_outputs, console, print_trace, table, write_json
-from simulator.schema import NoArrivalsError
+from simulator.schema import NoArrivalsError, counted
 from simulator.trace import Trace, describe
 from simulator.workload import parse_workload
 
@@ -57,6 +58,7 @@ def info(
     ] = None,
     json_to: Json = None,
     format: Format = None,
+    columns: Columns = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -65,7 +67,8 @@ def info(
     if plot is not None:
         check_picture(plot)
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [find_file(trace)])
-    requests = read_trace(trace, strict, quiet or json_to != "-", format, rate)  # the table tells what was dropped
+    silent = quiet or json_to != "-"  # the table tells what was dropped
+    requests = read_trace(trace, strict, silent, format, rate, columns=columns)
     facts = describe(requests)
     if plot is not None:
         from simulator.plots import trace_overview
@@ -84,6 +87,7 @@ def convert(
     output: Output,
     tokenizer: Tokenizer = None,
     format: Format = None,
+    columns: Columns = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -91,7 +95,7 @@ def convert(
     """Write a trace of any format in the neutral one; sessions and block hashes are kept."""
     _check_output(output, trace)
     count_tokens = None if tokenizer is None else _function(tokenizer)
-    whole = read_trace(trace, strict, quiet, format, rate, count_tokens)
+    whole = read_trace(trace, strict, quiet, format, rate, count_tokens, columns=columns)
     _write(whole, output, quiet, _blocks(whole))
 
 
@@ -106,6 +110,7 @@ def cut(
         tuple[int, int] | None, typer.Option(metavar="FIRST END", help="Requests from 0 in order; END excluded.")
     ] = None,
     format: Format = None,
+    columns: Columns = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -116,7 +121,7 @@ def cut(
     if requests is not None and not 0 <= requests[0] < requests[1]:
         raise InputError(f"--requests(={requests[0]} {requests[1]}) must be FIRST END with 0 <= FIRST < END")
     _check_output(output, trace)
-    whole = read_trace(trace, strict, quiet, format, rate)
+    whole = read_trace(trace, strict, quiet, format, rate, columns=columns)
     part = whole[slice(*requests)] if requests is not None else whole.between(*time or ("", ""))
     _write(part, output, quiet, None if part.block_hashes is None else _blocks(whole))
     print(f"{_in_short(part)}, a part of {whole.name}: {_in_short(whole)}")
@@ -129,6 +134,7 @@ def scale(
     rate: Annotated[float | None, number("FACTOR", "So many times as many requests a second.")] = None,
     lengths: Annotated[float | None, number("FACTOR", "Prompts and outputs so many times as long.")] = None,
     format: Format = None,
+    columns: Columns = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -136,7 +142,7 @@ def scale(
     if rate is None and lengths is None:
         raise InputError("scale what? --rate FACTOR, --lengths FACTOR, or both")
     _check_output(output, trace)
-    whole = read_trace(trace, strict, quiet, format)
+    whole = read_trace(trace, strict, quiet, format, columns=columns)
     scaled = whole.scaled(1.0 if rate is None else rate, 1.0 if lengths is None else lengths)
     if whole.block_hashes is not None and scaled.block_hashes is None:
         note(quiet, "block hashes are left out: prompts of other lengths have others")
@@ -186,26 +192,27 @@ def profile(
     trace: TraceArgument,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.json", help="The profile, a JSON file.")],
     format: Format = None,
+    columns: Columns = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a length profile, to share a workload without its trace: FILE.json:rate=4 then draws from it."""
     check_outputs({"--output": output}, [find_file(trace)])
-    timed, requests = _maybe_timed(trace, strict, quiet, format)
+    timed, requests = _maybe_timed(trace, strict, quiet, format, columns)
     facts = describe(requests)
     rate, cv = (facts["rate_per_s"], facts["gap_cv"]) if timed else (None, None)
-    about = f"lengths of {requests.name}, {len(requests):,} requests"
+    about = f"lengths of {requests.name}, {counted(len(requests), 'request')}"
     made = measure_profile(output.stem, requests.prompt_tokens, requests.output_tokens, rate, cv, about)
     write_whole(output, (json.dumps(made, separators=(",", ":")) + "\n").encode())
     note(quiet, f"wrote {output}: {about}")
 
 
-def _maybe_timed(trace: str, strict: bool, quiet: bool, format: str | None) -> tuple[bool, Trace]:
+def _maybe_timed(trace: str, strict: bool, quiet: bool, format: str | None, columns: str | None) -> tuple[bool, Trace]:
     """Whether a trace has arrivals of its own, and the trace."""
     try:
-        return True, read_trace(trace, strict, quiet, format)
+        return True, read_trace(trace, strict, quiet, format, columns=columns)
     except NoArrivalsError:
-        return False, read_trace(trace, strict, True, format, rate=1.0)
+        return False, read_trace(trace, strict, True, format, rate=1.0, columns=columns)
 
 
 @trace_app.command("download")
