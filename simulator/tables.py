@@ -41,6 +41,8 @@ def timeline_table(
     }
     begun = sorted(since_ps for since_ps, _ in again)
     before = [bisect_left(begun, edge_ps) for edge_ps in edges_ps]
+    if lengths:
+        before[-1] = len(begun)  # those at the very end too: iterations of no time may end a run
     means["preemptions"] = np.diff(before).astype(np.float64)
     return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
 

@@ -74,4 +74,15 @@ def waits_ps(
     waits["behind"] = starts - arrivals - named
     for again, from_ps, to_ps in requeued_ps:
         waits["preempted"][again] += to_ps - from_ps
-    return {cause: np.array(values.tolist()) for cause, values in waits.items()} if wide else waits
+    return {cause: whole_numbers(values.tolist()) for cause, values in waits.items()} if wide else waits
+
+
+def whole_numbers(values: Sequence[int]) -> Ints:
+    """Whole numbers of any size as an array: of 64 bits where all of them fit, else of Python's ints.
+
+    numpy left to choose makes floats of ints of which some fit only signed and others only unsigned 64 bits.
+    """
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        return np.array(values, object)
