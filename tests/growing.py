@@ -1,8 +1,9 @@
 """A contiguous allocator that grows: none is built in, and only such a one can be refused in pieces and then grow.
 
 Both sides of a comparison: ``Growing`` for the engine, on the command line ``growing.Growing:step=2``, and its twin for
-the token-stepped reference; they share nothing. A request gets the lowest run that fits, and grows at its end by ``step``
-slots, or by what it lacks, if those are free. One that runs alone near the end of the pool has to give way to itself.
+the token-stepped reference; they share nothing. A request gets the lowest run that fits, and grows at its end by
+``step`` slots, or by what it lacks, if those are free. One that runs alone near the end of the pool has to give way to
+itself.
 """
 
 from collections.abc import Sequence

@@ -2,9 +2,12 @@
 
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,8 @@ from hypothesis import strategies as st
 from allocators import Contiguous, Extent, InputError, Paged
 from simulator import Run, StepCost, Trace, simulate
 from simulator.ledger import CATEGORIES, INTEGRALS
-from simulator.run import COUNTS, STATUS, Allocation, Layout
+from simulator.run import COUNTS, STATUS, TIMELINE_TYPES, Allocation, Layout
+from simulator.saved import read_table
 
 COST = StepCost(base="3ms", prefill_token="7us", sequence="11us", kv_token="13ns")
 
@@ -97,7 +101,7 @@ def test_a_loaded_run_is_the_saved_one_to_the_bit(run: Run, tmp_path: Path) -> N
     assert read(tmp_path / "again") == read(tmp_path / "new" / "folders" / "run")
 
 
-EXAMPLE = small()
+EXAMPLE, SMALL = small(), small(max_batch=2)
 
 
 @settings(max_examples=60, deadline=None)
@@ -105,17 +109,39 @@ EXAMPLE = small()
 def test_any_float_comes_back_to_the_bit(values: list[float]) -> None:
     # A NaN is any NaN: what it says besides is not kept.
     values = [float("nan") if value != value else value for value in values]
-    frame = pd.DataFrame({"start_s": values}, dtype=np.float64)
-    with tempfile.TemporaryDirectory() as folder:
-        replace(EXAMPLE, timeline=frame).save(Path(folder, "run"))
-        assert bits(Run.load(Path(folder, "run")).timeline) == bits(frame)
+    frame = pd.DataFrame(dict.fromkeys(TIMELINE_TYPES, values), dtype=np.float64)
+    assert bits(read_table("timeline.csv", frame.to_csv(index=False).encode())) == bits(frame)
+
+
+@pytest.mark.parametrize("base_ps", [10**15, 10**15 - 1, 3, 0])
+def test_waits_of_any_length_are_whole_picoseconds_before_and_after(base_ps: int, tmp_path: Path) -> None:
+    # The second waits for 9,500 iterations: from 9,224 on picoseconds do not fit 63 bits.
+    trace = Trace.from_columns([0, 0, 0], [1, 1, 1], [9500, 1, 1])
+    cost = StepCost(base_ps, "0", "0")
+    run = simulate(trace, Paged(16000), max_batch=1, cost=cost, timeline_bins=7, decisions=True)
+    assert run.requests["wait_ps"].tolist() == [0, 9500 * base_ps, 9501 * base_ps]
+    assert run.requests["wait_max_batch_ps"].tolist() == [0, 9500 * base_ps, base_ps]
+    assert run.requests["wait_behind_ps"].tolist() == [0, 0, 9500 * base_ps]
+    assert run.requests["wait_s"].tolist() == [0, 9500 * base_ps / 10**12, 9501 * base_ps / 10**12]
+    assert {type(time_ps) for time_ps in run.requests["wait_ps"].tolist()} == {int}
+    assert run.waits_s()["behind"] == 9500 * base_ps / (3 * 10**12)
+    run.save(tmp_path / "run")
+    assert everything(Run.load(tmp_path / "run")) == everything(run)
+
+
+def test_waits_that_only_together_leave_64_bits_are_summed_exactly() -> None:
+    # 9,000 iterations of 1000 s each: each wait is below 2^63 ps, two of them are not.
+    trace = Trace.from_columns([0] * 4, [1] * 4, [9000, 1, 1, 1])
+    run = simulate(trace, Paged(10000), max_batch=1, cost=StepCost("1000s", "0", "0"))
+    assert run.waits_s()["behind"] == (2 * 9000 + 1) * 1000 / 4
+    assert run.waits_s()["max_batch"] == (9000 + 2) * 1000 / 4
 
 
 def test_numbers_of_numpy_are_saved_too(tmp_path: Path) -> None:
     """As a user's own allocator may return them."""
     held = Allocation(0, (Extent(np.int64(3), np.int64(4)),), np.int64(2), 4, 0)  # type: ignore[arg-type]
-    replace(EXAMPLE, layouts=(Layout(5, None, (held,)),)).save(tmp_path / "run")
-    assert Run.load(tmp_path / "run").layouts == (Layout(5, None, (Allocation(0, (Extent(3, 4),), 2, 4, 0),)),)
+    replace(EXAMPLE, layouts=(Layout(5, 0, (held,), 2, 4),)).save(tmp_path / "run")
+    assert Run.load(tmp_path / "run").layouts == (Layout(5, 0, (Allocation(0, (Extent(3, 4),), 2, 4, 0),), 2, 4),)
 
 
 def test_the_summary_is_what_the_integrals_say() -> None:
@@ -162,47 +188,116 @@ def test_a_run_can_be_saved_through_a_link(tmp_path: Path) -> None:
         assert everything(Run.load(tmp_path / "run")) == everything(EXAMPLE)
 
 
-def fail(*_: object, **__: object) -> None:
-    raise OSError(28, "No space left on device")
+def test_a_run_can_be_saved_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for run in (small(max_batch=2), EXAMPLE):
+        run.save(".")
+        assert everything(Run.load(".")) == everything(run)
 
 
-def fails_at(number: int, error: BaseException, does: Callable[..., Any]) -> Callable[..., Any]:
-    """``does``, which raises ``error`` when it is called the n-th time."""
-    calls = iter(range(1, 100))
+class Interruption:
+    """Raises at the n-th step that changes a file or a folder: only there, or from there on, as if killed there.
 
-    def call(*arguments: Any, **options: Any) -> Any:
-        if next(calls) == number:
-            raise error
-        return does(*arguments, **options)
+    Python tells its audit hooks of every such step; a hook cannot be removed, but this one can be told to do nothing.
+    """
 
-    return call
+    STEPS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+        self.happened = False
+        self.error: BaseException = KeyboardInterrupt()
+        self.for_good = False
+        sys.addaudithook(self._hear)
+
+    @contextmanager
+    def at(self, number: int, error: BaseException, for_good: bool) -> Iterator[None]:
+        self.left, self.error, self.for_good, self.happened = number, error, for_good, False
+        try:
+            yield
+        finally:
+            self.left = None
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.left is None or event not in self.STEPS or (event == "open" and not self._writes(*arguments)):
+            return
+        self.left -= 1
+        if self.left == 0 or (self.left < 0 and self.for_good):
+            self.happened = True
+            raise self.error
+
+    @staticmethod
+    def _writes(path: object, mode: str | None, flags: int) -> bool:
+        return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
 
 
+INTERRUPTION = Interruption()
 FULL = OSError(28, "No space left on device")
+WHOLE = {"run.json", "timeline.csv", "requests.csv", "decisions.csv"}
 
 
-@pytest.mark.parametrize("error", [FULL, KeyboardInterrupt()], ids=["full", "interrupt"])
-@pytest.mark.parametrize(
-    ("earlier", "step", "number"),
-    [
-        *((earlier, "write_bytes", number) for earlier in (True, False) for number in (1, 2, 3, 4)),
-        (False, "rename", 1),  # the new one to its place
-        (True, "rename", 1),  # the earlier one aside
-        (True, "rename", 2),  # the new one to its place
-    ],
-)
-def test_all_is_saved_or_nothing(
-    earlier: bool, step: str, number: int, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Killed(BaseException):
+    """The process ends here: nothing that would be cleaned up afterwards is."""
+
+
+@pytest.mark.parametrize("error", [FULL, KeyboardInterrupt(), Killed()], ids=["full", "interrupt", "killed"])
+@pytest.mark.parametrize("before", ["nothing", "a run", "a killed save", "a killed save of the same"])
+def test_at_every_instant_the_old_run_or_the_new_one_is_there(
+    before: str, error: BaseException, tmp_path: Path
 ) -> None:
-    if earlier:
-        small(max_batch=2).save(tmp_path / "run")
-    before = {path.name: read(path) for path in tmp_path.iterdir()}
-    monkeypatch.setattr(Path, step, fails_at(number, error, getattr(Path, step)))
-    with pytest.raises((InputError, KeyboardInterrupt)) as told:
-        EXAMPLE.save(tmp_path / "run")
-    if error is FULL:
-        assert str(told.value) == f"{tmp_path / 'run'} cannot be written: No space left on device"
-    assert {path.name: read(path) for path in tmp_path.iterdir()} == before
+    other = replace(EXAMPLE, decisions=None)
+    for number in count(1):
+        folder = tmp_path / str(number)
+        found = None
+        if before != "nothing":
+            SMALL.save(folder)
+            found = everything(SMALL)
+        if before.startswith("a killed save"):
+            with INTERRUPTION.at(9, Killed(), for_good=True), pytest.raises(Killed):
+                (EXAMPLE if before.endswith("of the same") else other).save(folder)
+            found = everything(Run.load(folder))
+        told = None
+        with INTERRUPTION.at(number, error, for_good=isinstance(error, Killed)):
+            try:
+                EXAMPLE.save(folder)
+            except (InputError, KeyboardInterrupt, Killed) as raised:
+                told = raised
+        if not INTERRUPTION.happened:
+            break
+        if told is None:  # what could not be tidied up is told to nobody: the run is saved
+            found = everything(EXAMPLE)
+        if found is None and not (folder / "run.json").exists():
+            assert isinstance(told, Killed) or not folder.exists()
+        else:
+            assert everything(Run.load(folder)) in (found, everything(EXAMPLE))
+        if isinstance(told, InputError):
+            assert str(told) == f"{folder} cannot be written: No space left on device"
+            assert everything(Run.load(folder)) == found if found else not folder.exists()
+            assert {*read(folder)} <= WHOLE if found else True
+        # The next one finds its way, and leaves nothing else there.
+        EXAMPLE.save(folder)
+        assert everything(Run.load(folder)) == everything(EXAMPLE)
+        assert set(read(folder)) == WHOLE
+    assert number > 8 and told is None
+
+
+def test_a_run_that_is_replaced_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    SMALL.save(tmp_path / "run")
+    first = True
+
+    def read_bytes(path: Path) -> bytes:
+        nonlocal first
+        found = original(path)
+        if path.name == "run.json" and first:
+            first = False
+            EXAMPLE.save(tmp_path / "run")
+        return found
+
+    original = Path.read_bytes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "read_bytes", read_bytes)
+        loaded = Run.load(tmp_path / "run")
+    assert everything(loaded) == everything(EXAMPLE)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +321,7 @@ def test_a_folder_that_holds_anything_else_is_refused(held: dict[str, str], told
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()) == sorted(held)
 
 
-def test_a_folder_that_cannot_be_replaced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     for path, told in (
         (tmp_path / "file", "cannot be written: Not a directory"),
@@ -236,21 +331,17 @@ def test_a_folder_that_cannot_be_replaced_is_refused(tmp_path: Path, monkeypatch
         with pytest.raises(InputError, match=told):
             EXAMPLE.save(path)
     (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    with pytest.raises(InputError, match="is the current folder or a mount, and cannot be replaced"):
-        EXAMPLE.save(".")
-    monkeypatch.chdir(tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setattr(os.path, "ismount", lambda _: True)
-        with pytest.raises(InputError, match="empty is the current folder or a mount"):
-            EXAMPLE.save("empty")
-    EXAMPLE.save("empty")
-    assert everything(Run.load("empty")) == everything(EXAMPLE)
+    EXAMPLE.save(tmp_path / "empty")
+    assert everything(Run.load(tmp_path / "empty")) == everything(EXAMPLE)
     # No folder can be made there.
     monkeypatch.setattr(tempfile, "TemporaryDirectory", fail)
     with pytest.raises(InputError, match="new cannot be written: No space left on device"):
-        EXAMPLE.save("new")
-    assert not Path("new").exists()
+        EXAMPLE.save(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def fail(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 # Loading.
