@@ -1,7 +1,7 @@
 """A run as files, and back: ``run.json`` and one CSV per table. What is loaded is what was saved, to the bit."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from io import BytesIO
 from math import nan
@@ -18,7 +18,7 @@ from simulator.folder import DECISIONS, HEAD, REQUESTS, TIMELINE, check_folder, 
 from simulator.ledger import INTEGRALS
 from simulator.run import COUNTS, REQUEST_TYPES, TIMELINE_TYPES, Allocation, Layout, Run, Source
 from simulator.settings import Settings
-from simulator.soundness import check_keys, check_run, check_whole
+from simulator.soundness import check_keys, check_run, check_text, check_whole
 
 FORMAT = "kvfrag run 4"
 _TYPES: Mapping[str, Mapping[str, Any]] = {
@@ -77,7 +77,7 @@ def read_table(name: str, content: bytes) -> pd.DataFrame:
     """A table as it was before it was written; ``name`` says which. Raises InputError that names a wrong column."""
     types = _TYPES[name]
     frame = pd.read_csv(BytesIO(content), dtype=str, keep_default_na=False, na_filter=False)
-    check_keys(f"the columns of {name}", frame.columns, types)
+    check_keys(f"the header of {name}", frame.columns, types)
     columns = {}
     for column, kind in types.items():
         try:
@@ -98,6 +98,7 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes]) -> Run:
     for name, allowed in (("integrals", INTEGRALS), ("counts", COUNTS), ("trace", ("name", "requests", "sha256"))):
         check_keys(f"{HEAD}: {name}", head[name], allowed)
     check_keys(f"{HEAD}: settings", head["settings"], Settings().to_dict())
+    check_text("cost", head["settings"]["cost"])
     run = Run(
         trace=Source(**head["trace"]),
         allocator=head["allocator"],
@@ -108,7 +109,7 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes]) -> Run:
         counts={name: check_whole(f"counts: {name}", head["counts"][name]) for name in COUNTS},
         timeline=read_table(TIMELINE, tables[TIMELINE]),
         requests=read_table(REQUESTS, tables[REQUESTS]),
-        layouts=tuple(_layout(*layout) for layout in head["layouts"]),
+        layouts=tuple(_layouts(head["layouts"])),
         decisions=read_table(DECISIONS, tables[DECISIONS]) if DECISIONS in tables else None,
         label=head["label"],
     )
@@ -128,6 +129,17 @@ def _column(texts: list[str], kind: Any) -> Any:
     if unknown:
         raise ValueError(f"unknown {min(unknown)!r}; known are {', '.join(kind.categories)}")
     return pd.Categorical(texts, dtype=kind)
+
+
+def _layouts(entries: object) -> Iterator[Layout]:
+    if not isinstance(entries, list):
+        raise InputError("layouts must be a list")
+    for number, entry in enumerate(entries):
+        try:
+            yield _layout(*entry)
+        except (TypeError, ValueError):
+            fields = ", ".join(Layout._fields)
+            raise InputError(f"layouts[{number}] must be {fields}, each as it was saved") from None
 
 
 def _layout(time_ps: int, iteration: int | None, allocations: list[list[Any]], used: int, held: int) -> Layout:

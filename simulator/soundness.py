@@ -39,12 +39,21 @@ def check_whole(name: str, value: object, least: int = 0, most: int | None = Non
     return value
 
 
+def check_text(name: str, value: object) -> None:
+    """Raise InputError unless ``value`` is a text."""
+    if not isinstance(value, str):
+        raise InputError(f"{name}(={value!r}) must be a text")
+
+
 def check_run(run: Run) -> None:
     """Raise InputError, naming what is wrong, for a run that no simulation can have had."""
     check_whole("capacity", run.capacity, 1, MOST_SLOTS)
-    for name, text in (("allocator", run.allocator), ("trace: name", run.trace.name), ("label", run.label or "")):
-        if not isinstance(text, str):
-            raise InputError(f"{name}(={text!r}) must be a text")
+    for name, text in (
+        ("allocator", run.allocator),
+        ("trace: name", run.trace.name),
+        ("label", "" if run.label is None else run.label),
+    ):
+        check_text(name, text)
     check_whole("trace: requests", run.trace.requests, 1)
     _check_integrals(run)
     _check_requests(run)

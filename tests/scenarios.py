@@ -170,7 +170,7 @@ def _window(r: Random, span_ps: int) -> tuple[int, int]:
     return start, start + r.randrange(1, span_ps + 10**8)
 
 
-def compare(run: Run, expected: reference.Outcome) -> None:
+def compare(run: Run, expected: reference.Outcome, timeline_bins: int = 7) -> None:
     """Every integer of the run is that of the reference: integrals, counts, requests, memory maps."""
     integrals = {
         **expected.slot_ps,
@@ -198,6 +198,7 @@ def compare(run: Run, expected: reference.Outcome) -> None:
     ):
         got = [None if seconds != seconds else seconds for seconds in run.requests[column]]
         assert got == [None if time_ps is None else time_ps / 10**12 for time_ps in times_ps]
+    assert len(run.timeline) == min(timeline_bins, run.duration_ps)
     compare_timeline(run, expected)
     for number, request in enumerate(expected.requests):
         waits_ps = {cause: int(run.requests[f"wait_{cause}_ps"][number]) for cause in CAUSES}

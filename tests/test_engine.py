@@ -11,6 +11,8 @@ from random import Random
 import pytest
 
 import reference
+import simulator.engine
+import simulator.ledger
 from allocators import Contiguous, Paged
 from growing import NAME
 from scenarios import Scenario, aligned_scenario, compare, moments_of, random_scenario
@@ -44,7 +46,7 @@ def check_aligned(scenario: Scenario, seed: int) -> reference.Outcome:
     unit = gcd(expected.duration_ps, *moments)
     count = expected.duration_ps // unit if unit else 1
     bins = next((bins for bins in range(min(count, 60), 0, -1) if count % bins == 0), 1)
-    compare(scenario.engine(times, bins), expected)
+    compare(scenario.engine(times, bins), expected, bins)
     return expected
 
 
@@ -92,6 +94,15 @@ def test_aligned_scenarios_equal_the_reference(batch: int) -> None:
             for before, one in pairwise(outcome.log)
         )
     assert min(seen.values()) >= 1, seen
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_it_is_all_the_same_wherever_the_ledger_is_packed(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (simulator.engine, simulator.ledger):
+        monkeypatch.setattr(module, "PACK_ROWS", rows)
+    for seed in range(40):
+        check(random_scenario(seed), seed)
+        check_aligned(aligned_scenario(seed), seed)
 
 
 # Only prefill takes time, 1 ns a token: all that follows it, up to an arrival, happens at one moment.
