@@ -194,6 +194,16 @@ def test_there_is_no_bin_shorter_than_a_picosecond() -> None:
     assert run.timeline["used"].tolist() == [1, 2, 3]
 
 
+def test_a_preemption_in_no_time_at_the_end_of_the_run_is_in_the_last_bin() -> None:
+    # Only prefill takes time, and who comes back from the host does not prefill: it all ends at 6 ns.
+    trace = Trace.from_columns([0, 0], [3, 3], [4, 4])
+    run = simulate(
+        trace, Paged(8, 1), cost=StepCost("0", "1ns", "0"), preemption="swap", swap_slots=99, timeline_bins=3
+    )
+    assert run.summary()["duration_s"] == 6e-9
+    assert run.timeline["preemptions"].tolist() == [0, 0, 1]
+
+
 # What became of the requests.
 
 
