@@ -14,6 +14,7 @@ import typer
 from allocators import ALLOCATORS, Allocator, InputError
 from allocators.base import one_of, whole
 from simulator.answers_cli import COMMANDS
+from simulator.folder import check_folder
 from simulator.models_cli import models
 from simulator.options import (
     PAGE,
@@ -33,7 +34,7 @@ from simulator.options import (
     whole_number,
 )
 from simulator.report import as_json, check_outputs, console, print_runs, table, write_json
-from simulator.run import Run, check_folder
+from simulator.run import Run
 from simulator.server_options import (
     Allocators,
     Capacity,

@@ -139,7 +139,7 @@ class _Packed:
 
 
 def _smallest(most: int) -> str:
-    return "uint8" if most < 1 << 8 else "uint16" if most < 1 << 16 else "uint32"
+    return "uint8" if most < 1 << 8 else "uint16" if most < 1 << 16 else "uint32" if most < 1 << 32 else "float64"
 
 
 def _run(history: History, start: float, end: float, packed: _Packed) -> tuple[Cells, dict[str, Any]]:
