@@ -1,6 +1,5 @@
 """From a file to columns: which format it is in, then row by row. Whatever is in it, only InputError is raised."""
 
-import importlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from allocators.base import InputError
+from allocators.dotted import own
 from simulator.csvtext import csv_header, csv_tables
 from simulator.fields import Fields
 from simulator.files import Table, Text, first_line, is_parquet, open_text
@@ -42,8 +42,8 @@ def read_file(
         text = open_text(path, reading.advance)
         if isinstance(form, OwnFormat):
             return _read_own(form, text, reading, told)
-        if form is None and (own := _own_format(text)) is not None:
-            return _read_own(own, text, reading, told)
+        if form is None and (known := _own_format(text)) is not None:
+            return _read_own(known, text, reading, told)
         form, tables = _recognise(path, text, form, reading, told)
         return read_tables(form, tables, reading, told)
     except InputError as error:
@@ -53,8 +53,8 @@ def read_file(
 def format_of(path: str | PathLike[str]) -> str:
     """The name of the format that a file looks to be in, by its beginning. Raises InputError when it is none."""
     text = open_text(path)
-    if (own := _own_format(text)) is not None:
-        return own.name
+    if (known := _own_format(text)) is not None:
+        return known.name
     return _recognise(path, text, None, Reading(), Counter())[0].name
 
 
@@ -86,19 +86,12 @@ def _named(wanted: str | Reader | None) -> Format | OwnFormat | None:
     known = {form.name: form for form in FORMATS} | OWN_FORMATS
     if wanted in known:
         return known[wanted]
-    module, _, attribute = wanted.rpartition(".")
     unknown = (
         f"format(={wanted!r}) must be one of {', '.join(known)}, or a reader of your own as package.module.function"
     )
-    if not module:
+    if "." not in wanted or wanted.startswith("."):
         raise InputError(unknown)
-    try:
-        reader = getattr(importlib.import_module(module), attribute, None)
-    except ImportError as error:
-        raise InputError(f"{unknown} ({module} cannot be imported: {error})") from None
-    if not callable(reader):
-        raise InputError(f"{unknown} ({module} has no function {attribute})")
-    return OwnFormat(attribute, reader)
+    return OwnFormat(wanted.rpartition(".")[2], own(wanted, unknown, "function"))
 
 
 def _own_format(text: Text) -> OwnFormat | None:
@@ -106,7 +99,7 @@ def _own_format(text: Text) -> OwnFormat | None:
     if is_parquet(text):
         return None
     line = first_line(text.head[:_BEGINNING])[0]
-    return next((own for own in OWN_FORMATS.values() if own.matches is not None and own.matches(line)), None)
+    return next((form for form in OWN_FORMATS.values() if form.matches is not None and form.matches(line)), None)
 
 
 def _read_own(form: OwnFormat, text: Text, reading: Reading, told: "Counter[str]") -> tuple[Columns, Report]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from allocators.base import InputError, whole
 from simulator import executors
+from simulator.cluster import cluster_of
 from simulator.grid import Several
 from simulator.jobs import Job, Outcome
 from simulator.journal import Journal, journal_at
@@ -93,7 +94,8 @@ def carry_out_all(
             if executor is None:
                 executors.run_here(todo, count, done, say)
             else:
-                executors.run_elsewhere(todo, executor, done)
+                cluster = cluster_of(executor, say)
+                executors.run_elsewhere(todo, cluster or executor, done, cluster and cluster.check)
         finally:
             if journal is not None:
                 journal.close()

@@ -1,0 +1,43 @@
+"""Code that is named by a dotted path, a user's own or an extra's: found, or one line that says why not."""
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from allocators.base import InputError
+from allocators.failures import told
+
+
+def own(path: str, unknown: str, what: str) -> Callable[..., Any]:
+    """What a user calls ``package.module.name``: a class or a function, which ``what`` says.
+
+    Naming it runs the code of its module. Raises InputError, in one line: ``unknown`` and why, when there is no such
+    module or name; and what the module says when it cannot be imported, be it an error in it or in what it imports.
+    """
+    module_name, _, name = path.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        if _is_missing(module_name, error):
+            raise InputError(f"{unknown} ({module_name} cannot be imported: {error})") from None
+        raise InputError(f"{module_name} cannot be imported: {told(error)}") from None
+    found: Callable[..., Any] | None = getattr(module, name, None)
+    if found is None or not callable(found):
+        raise InputError(f"{unknown} ({module_name} has no {what} {name})")
+    return found
+
+
+def optional(name: str, needed: str) -> ModuleType:
+    """A module of an extra. Raises InputError: ``needed`` when it is not installed, or what it says when it is broken."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        if _is_missing(name, error):
+            raise InputError(needed) from None
+        raise InputError(f"{name} is installed, but cannot be imported: {told(error)}") from None
+
+
+def _is_missing(name: str, error: BaseException) -> bool:
+    """Whether the module itself, or a package that it is in, is not there; and not something that it imports."""
+    return isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}.")
