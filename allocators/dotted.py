@@ -18,7 +18,9 @@ def own(path: str, unknown: str, what: str) -> Callable[..., Any]:
     module_name, _, name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
         if _is_missing(module_name, error):
             raise InputError(f"{unknown} ({module_name} cannot be imported: {error})") from None
         raise InputError(f"{module_name} cannot be imported: {told(error)}") from None

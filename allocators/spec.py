@@ -56,7 +56,9 @@ def make_allocator(spec: str, capacity: int, max_model_len: int | None = None) -
     arguments: dict[str, Any] = {}
     for key, value in options.items():
         if key not in options_of_it:
-            raise InputError(f"unknown option {key!r} of {name}; choose from {', '.join(sorted(options_of_it)) or '(none)'}")
+            raise InputError(
+                f"unknown option {key!r} of {name}; choose from {', '.join(sorted(options_of_it)) or '(none)'}"
+            )
         arguments[key] = _convert(f"{key} of {name}", value, hints.get(key, str))
     if any(p.name == "max_model_len" for p in parameters):
         arguments["max_model_len"] = max_model_len

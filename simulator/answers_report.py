@@ -89,7 +89,9 @@ def print_fits(trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: i
     """How many requests fit at once, and where the pool is then."""
     out, capacity = console(), fits[0].capacity
     memory = "" if model is None else f", {capacity * model.bytes_per_slot / _GIB:,.2f} GiB of {model.name}"
-    out.print(f"{printable(trace.name)}: {counted(len(trace), 'request')}; a pool of {capacity:,} token slots{memory}\n")
+    out.print(
+        f"{printable(trace.name)}: {counted(len(trace), 'request')}; a pool of {capacity:,} token slots{memory}\n"
+    )
     print_tables(out, names, lambda short: _fits(short, fits, limit))
     few, many = (pick(zip(fits, names, strict=True), key=lambda one: one[0].mean) for pick in (min, max))
     if many[0].mean > few[0].mean:

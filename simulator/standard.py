@@ -31,6 +31,11 @@ def _escaped(character: str) -> str:
 class _Output(TextIOWrapper):
     """Standard output whose errors say that they are its own."""
 
+    def __init__(self, stream: TextIOWrapper) -> None:
+        options = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
+        super().__init__(stream.buffer, stream.encoding, "replace", **options)
+        self._stream = stream  # which would close the buffer that both write to, if nobody had it any more
+
     def write(self, text: str) -> int:
         try:
             return super().write(text)
@@ -53,8 +58,7 @@ def prepare_output() -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     stream = sys.stdout
     if type(stream) is TextIOWrapper:  # not what a test or a notebook put in its place
-        options = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
-        sys.stdout = _Output(stream.buffer, stream.encoding, "replace", **options)
+        sys.stdout = _Output(stream)
     elif isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="replace")
 

@@ -35,7 +35,9 @@ def print_sweep(results: pd.DataFrame, everything: bool) -> None:
     lines = means(good, list(_COLUMNS))
     lines.insert(0, "allocator", lines.pop("allocator") if "allocator" in lines else results["allocator"].iloc[0])
     seeds = results["seed"].nunique()
-    out.print(f"{printable(results['trace'].iloc[0])}: {counted(len(results), 'run')}, {counted(len(lines), 'setting')}\n")
+    out.print(
+        f"{printable(results['trace'].iloc[0])}: {counted(len(results), 'run')}, {counted(len(lines), 'setting')}\n"
+    )
     most = len(lines) if everything else _MOST_LINES
     for columns, banded in _NARROWER:
         shown = _table(lines.head(most), columns, banded)

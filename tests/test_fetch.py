@@ -179,7 +179,11 @@ def test_a_server_without_ranges_takes_nothing_away(server: Server) -> None:
 
 
 def test_another_file_by_now_replaces_what_came_of_the_old_one(server: Server) -> None:
-    server.answers = [answer(b"x" * 1000, "Content-Length: 9999", 'ETag: "v0"'), whole(TAG)[: -SIZE + 300], rest(300, TAG)]
+    server.answers = [
+        answer(b"x" * 1000, "Content-Length: 9999", 'ETag: "v0"'),
+        whole(TAG)[: -SIZE + 300],
+        rest(300, TAG),
+    ]
     refused(server, None)
     assert "after 300 of" in refused(server, None)
     assert part(server) == CONTENT[:300]
