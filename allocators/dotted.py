@@ -31,7 +31,7 @@ def own(path: str, unknown: str, what: str) -> Callable[..., Any]:
 
 
 def optional(name: str, needed: str) -> ModuleType:
-    """A module of an extra. Raises InputError: ``needed`` when it is not installed, or what it says when it is broken."""
+    """A module of an extra. Raises InputError: ``needed`` when it is absent, or what it says when it is broken."""
     try:
         return importlib.import_module(name)
     except Exception as error:

@@ -28,8 +28,8 @@ from simulator.ledger import CATEGORIES
 from simulator.output import write_whole
 from simulator.report import check_outputs
 from simulator.run import Run
-from simulator.standard import printable
 from simulator.span import no_time, some_span_s, span_s
+from simulator.standard import printable
 from simulator.views import COLORS
 
 MAP_CELLS = (400, 800)

@@ -290,7 +290,7 @@ def test_two_at_once_do_not_write_one_file(server: Server, monkeypatch: pytest.M
 
 
 def test_a_full_disk_is_told_with_the_file(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int, content: bytes) -> int:
+    def full(*_: object) -> int:
         raise OSError(28, os.strerror(28))
 
     server.answers = [whole(TAG)]
