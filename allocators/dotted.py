@@ -13,16 +13,19 @@ def own(path: str, unknown: str, what: str) -> Callable[..., Any]:
     """What a user calls ``package.module.name``: a class or a function, which ``what`` says.
 
     Naming it runs the code of its module. Raises InputError, in one line: ``unknown`` and why, when there is no such
-    module or name; and what the module says when it cannot be imported, be it an error in it or in what it imports.
+    module or name; which module it needs and lacks; what it ends the process with. Any other error in it is its own,
+    and goes through.
     """
     module_name, _, name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
+    except (Exception, KeyboardInterrupt) as error:
+        if not isinstance(error, ImportError):
             raise
         if _is_missing(module_name, error):
             raise InputError(f"{unknown} ({module_name} cannot be imported: {error})") from None
+        raise InputError(f"{module_name} cannot be imported: {told(error)}") from None
+    except BaseException as error:  # SystemExit would end us without a word
         raise InputError(f"{module_name} cannot be imported: {told(error)}") from None
     found: Callable[..., Any] | None = getattr(module, name, None)
     if found is None or not callable(found):

@@ -32,8 +32,13 @@ class _Output(TextIOWrapper):
     """Standard output whose errors say that they are its own."""
 
     def __init__(self, stream: TextIOWrapper) -> None:
-        options = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
-        super().__init__(stream.buffer, stream.encoding, "replace", **options)
+        super().__init__(
+            stream.buffer,
+            stream.encoding,
+            "replace",
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
         self._stream = stream  # which would close the buffer that both write to, if nobody had it any more
 
     def write(self, text: str) -> int:

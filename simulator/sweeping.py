@@ -95,7 +95,8 @@ def carry_out_all(
                 executors.run_here(todo, count, done, say)
             else:
                 cluster = cluster_of(executor, say)
-                executors.run_elsewhere(todo, cluster or executor, done, cluster and cluster.check)
+                check = None if cluster is None else cluster.check
+                executors.run_elsewhere(todo, cluster or executor, done, check)
         finally:
             if journal is not None:
                 journal.close()

@@ -33,8 +33,10 @@ def _signals() -> Iterator[None]:
     A shell ignores SIGINT for what it runs in the background, and children inherit that. ``main`` ends a process, and
     at an interrupt's end ignores others; the tests that call it here go on.
     """
-    heard = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    before = {number: signal.signal(number, handler) for number, handler in heard.items()}
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, signal.SIG_DFL),
+    }
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

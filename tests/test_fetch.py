@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 
@@ -269,7 +270,7 @@ def test_a_redirect_to_the_same_scheme_is_followed(server: Server) -> None:
 
 
 def test_a_redirect_never_leaves_https() -> None:
-    request = fetch.urllib.request.Request("https://127.0.0.1/t.csv")
+    request = Request("https://127.0.0.1/t.csv")
     with pytest.raises(fetch.AnswerError, match=r"from https to http://127\.0\.0\.1/t\.csv, which is not followed"):
         fetch._Redirects().redirect_request(request, BytesIO(), 302, "Found", {}, "http://127.0.0.1/t.csv")
 
