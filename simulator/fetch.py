@@ -75,7 +75,7 @@ def fetch(url: str, part: Path, watch: Watch, verified: bool, anew: bool = False
             if not _is_rest(answer.headers, asked, length):
                 return fetch(url, part, watch, verified, anew=True)
             return _receive(answer, part, asked, length, watch, bool(tag) or verified)
-        if answer.status != http.client.OK:
+        if answer.status not in (http.client.OK, None):  # None: a file: address, which has none
             raise AnswerError(f"the server answers {answer.status} {answer.reason}")
         new_tag = _tag(answer.headers)
         if new_tag != tag or not (tag or verified):
