@@ -15,6 +15,7 @@ from simulator.catalogue import find_file
 from simulator.output import write_whole
 from simulator.progress import progress_bar
 from simulator.schema import listed, short
+from simulator.standard import say
 from simulator.trace import Trace, open_trace
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -146,4 +147,4 @@ def progress(total: int, name: str, unit: str, quiet: bool) -> Iterator["tqdm[An
 def note(quiet: bool, text: str) -> None:
     """A line on standard error."""
     if not quiet:
-        print(text, file=sys.stderr)
+        say(text)

@@ -3,6 +3,7 @@
 Columns become text, as they would stand in a CSV, so that rows are read, checked and counted as those of any file.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from allocators.base import InputError
+from allocators.dotted import optional
 from simulator.columns import NARROW_FLOATS, cell
 from simulator.fields import Fields
 from simulator.files import Table
@@ -23,13 +25,9 @@ ROWS_AT_ONCE = 1 << 16
 
 def pyarrow() -> Any:
     """The library, or an InputError that says how to get it."""
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError("Parquet needs pyarrow: pip install 'kvfrag[parquet]'") from None
-    return pyarrow
+    for name in ("pyarrow", "pyarrow.compute", "pyarrow.parquet"):
+        optional(name, "Parquet needs pyarrow: pip install 'kvfrag[parquet]'")
+    return sys.modules["pyarrow"]
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """From a file to columns: which format it is in, then row by row. Whatever is in it, only InputError is raised."""
 
-import importlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from allocators.base import InputError
+from allocators.dotted import own
 from simulator.columns import NARROW_FLOATS, column_texts, holds_durations, narrow_float, precision_note
 from simulator.csvtext import csv_header, csv_tables
 from simulator.fields import Fields
@@ -52,8 +52,8 @@ def read_file(
         text = open_text(path, reading.advance)
         if isinstance(form, OwnFormat):
             return read_own(form, text, reading, told)
-        if form is None and columns is None and (own := own_format(text)) is not None:
-            return read_own(own, text, reading, told)
+        if form is None and columns is None and (known := own_format(text)) is not None:
+            return read_own(known, text, reading, told)
         form, tables = _recognise(path, text, form if columns is None else columns, reading, told)
         return read_tables(form, tables, reading, told)
     except InputError as error:
@@ -63,8 +63,8 @@ def read_file(
 def format_of(path: str | PathLike[str]) -> str:
     """The name of the format that a file looks to be in, by its beginning. Raises InputError when it is none."""
     text = open_text(path)
-    if (own := own_format(text)) is not None:
-        return own.name
+    if (known := own_format(text)) is not None:
+        return known.name
     return _recognise(path, text, None, Reading(), Counter())[0].name
 
 
@@ -104,19 +104,12 @@ def _named(wanted: str | Reader | None) -> Format | OwnFormat | None:
     known = {form.name: form for form in FORMATS} | OWN_FORMATS
     if wanted in known:
         return known[wanted]
-    module, _, attribute = wanted.rpartition(".")
     unknown = (
         f"format(={wanted!r}) must be one of {', '.join(known)}, or a reader of your own as package.module.function"
     )
-    if not module:
+    if "." not in wanted or wanted.startswith("."):
         raise InputError(unknown)
-    try:
-        reader = getattr(importlib.import_module(module), attribute, None)
-    except ImportError as error:
-        raise InputError(f"{unknown} ({module} cannot be imported: {error})") from None
-    if not callable(reader):
-        raise InputError(f"{unknown} ({module} has no function {attribute})")
-    return OwnFormat(attribute, reader)
+    return OwnFormat(wanted.rpartition(".")[2], own(wanted, unknown, "function"))
 
 
 def _recognise(

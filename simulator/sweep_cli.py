@@ -10,7 +10,8 @@ import typer
 
 from allocators.base import InputError, one_of
 from simulator.catalogue import find_file
-from simulator.executors import LostError, dask_executor
+from simulator.cluster import dask_executor
+from simulator.executors import LostError
 from simulator.grid import positives, seeds_of, wholes
 from simulator.jobs import figure_types
 from simulator.journal import Journal, journal_at

@@ -1,16 +1,16 @@
 """``kvfrag trace``: look at request traces, make them, and fetch public ones."""
 
-import importlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from tqdm import tqdm
 
 from allocators.base import InputError, one_of
+from allocators.dotted import own
 from simulator.catalogue import CATALOGUE, find_file
 from simulator.download import DownloadError, download
 from simulator.export import check_ending, write_trace
@@ -34,6 +34,7 @@ from simulator.output import write_whole
 from simulator.profile import measure_profile
 from simulator.report import check_outputs, console, print_trace, table, write_json
 from simulator.schema import NoArrivalsError, counted
+from simulator.standard import printable
 from simulator.trace import Trace, describe
 from simulator.workload import parse_workload
 
@@ -124,7 +125,7 @@ def cut(
     whole = read_trace(trace, strict, quiet, format, rate, columns=columns)
     part = whole[slice(*requests)] if requests is not None else whole.between(*time or ("", ""))
     _write(part, output, quiet, None if part.block_hashes is None else _blocks(whole))
-    print(f"{_in_short(part)}, a part of {whole.name}: {_in_short(whole)}")
+    print(f"{_in_short(part)}, a part of {printable(whole.name)}: {_in_short(whole)}")
 
 
 @trace_app.command()
@@ -149,7 +150,7 @@ def scale(
     if lengths is not None and (raised := _raised_to_one(whole, lengths)):
         note(quiet, f"lengths below 1 token, raised to 1: {raised}")
     _write(scaled, output, quiet, None if scaled.block_hashes is None else _blocks(whole))
-    print(f"{_in_short(scaled)}, scaled from {whole.name}: {_in_short(whole)}")
+    print(f"{_in_short(scaled)}, scaled from {printable(whole.name)}: {_in_short(whole)}")
     if lengths is not None:
         print(f"mean lengths {_means(scaled)}, scaled from {_means(whole)}")
 
@@ -234,7 +235,7 @@ def fetch(
         # Neither the options nor an input of theirs are wrong: exit code 1, not 2.
         note(False, f"kvfrag: {error}")
         raise typer.Exit(1) from None
-    print(f"{name} is in {source.path}{'' if fetched else ' (it was there already)'}")
+    print(f"{name} is in {printable(str(source.path))}{'' if fetched else ' (it was there already)'}")
     if source.sha256 is None:
         note(quiet, f"{name} is not verified: the publisher gives no checksum; --force fetches it again")
     print(f"licence {source.licence}; cite {source.citation}")
@@ -286,11 +287,7 @@ def _in_short(trace: Trace) -> str:
 
 def _function(path: str) -> Callable[[str], int]:
     """A function of the user's own, by its dotted path."""
-    module, _, name = path.rpartition(".")
-    try:
-        function = getattr(importlib.import_module(module), name, None) if module else None
-    except ImportError as error:
-        raise InputError(f"--tokenizer(={path}): {module} cannot be imported: {error}") from None
-    if not callable(function):
-        raise InputError(f"--tokenizer(={path}) must be package.module.function")
-    return cast(Callable[[str], int], function)
+    unknown = f"--tokenizer(={path}) must be package.module.function"
+    if "." not in path or path.startswith("."):
+        raise InputError(unknown)
+    return own(path, unknown, "function")
