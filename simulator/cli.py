@@ -16,6 +16,7 @@ from allocators.base import one_of, whole
 from simulator.answers_cli import COMMANDS
 from simulator.options import (
     PAGE,
+    Explain,
     Format,
     Json,
     Quiet,
@@ -30,7 +31,8 @@ from simulator.options import (
     read_trace,
     whole_number,
 )
-from simulator.report import as_json, check_outputs, console, print_runs, table, write_json
+from simulator.printing import console, print_table, say, table
+from simulator.report import as_json, check_outputs, print_runs, write_json
 from simulator.run import Run, check_folder
 from simulator.server_options import (
     Allocators,
@@ -129,6 +131,7 @@ def run(
     format: Format = None,
     rate: Rate = None,
     strict: Strict = False,
+    explain: Explain = False,
     quiet: Quiet = False,
 ) -> None:
     """Replay one trace against one or more allocators, and say where the memory was."""
@@ -171,7 +174,7 @@ def run(
     if json_to is not None:
         write_json(json_to, as_json(runs))
     if json_to != "-":
-        print_runs(runs, view)
+        print_runs(runs, view, explain)
     if window is not None:
         for one in runs:
             if not one.duration_ps:
@@ -203,10 +206,10 @@ def figure2(
         if seeds > 1:
             shown.add_row("  ±", *(f"{deviation:.1f}" for deviation in percents.std(ddof=1)), style="dim")
     out = console()
-    out.print(shown)
-    out.print("  OPT-13B on one A100-40GB, ShareGPT lengths, 4 requests/s, from 300 s to 900 s")
+    print_table(out, shown)
+    say(out, "OPT-13B on one A100-40GB, ShareGPT lengths, 4 requests/s, from 300 s to 900 s")
     if seeds > 1:
-        out.print(f"  mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
+        say(out, f"mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
     draw(waste_bars(bars, "paper", reference=PAPER, reference_name="paper"), plot, quiet)
 
 

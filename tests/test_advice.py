@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from allocators import InputError, Paged
 from simulator import StepCost, Trace, advise, simulate
-from simulator.advice import BLOCK_SIZES, OF_A_POOL, OF_LENGTHS
+from simulator.advice import BLOCK_SIZES
 
 SECOND = StepCost("1s", "0", "0")
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=8)
@@ -56,7 +56,9 @@ def test_a_pool_adds_what_a_replay_says() -> None:
     ended: list[int] = []
     advice = advise(trace, capacity=5_000, on_run=lambda: ended.append(1), **settings)
     assert len(ended) == len(BLOCK_SIZES)
-    assert list(advice.table) == [*OF_LENGTHS, *OF_A_POOL]
+    of_lengths = ["written", "lost_slots", "table_mean", "table_most", "blocks_taken"]
+    of_the_pool = ["pool_blocks", "used", "saturated", "mean_batch", "preemptions", "rejected", "duration_s"]
+    assert list(advice.table) == [*of_lengths, *of_the_pool]
     for size, row in advice.table.iterrows():
         assert isinstance(size, int)
         figures = simulate(trace, Paged(5_000, size), **settings).summary()

@@ -640,7 +640,7 @@ THREE = (
 def test_tables_fit_the_screen_without_cutting_a_name_or_number(
     width: int, view: str, kvfrag: Kvfrag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("simulator.report._PIPE_COLUMNS", width)
+    monkeypatch.setattr("simulator.printing._PIPE_COLUMNS", width)
     shown = kvfrag(f"{THREE} --view {view}").out
     lines = shown.splitlines()
     assert max(map(len, lines)) <= width

@@ -250,7 +250,7 @@ def test_what_the_seeds_cannot_tell_apart_is_said(capsys: pytest.CaptureFixture[
 def test_a_narrow_terminal_gets_fewer_figures_and_none_in_two_lines(
     width: int, columns: int, bands: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("simulator.report._PIPE_COLUMNS", width)
+    monkeypatch.setattr("simulator.printing._PIPE_COLUMNS", width)
     rows = [
         {"allocator": "paged", "block_size": size, "capacity": 4000, "trace": "t", "seed": seed, "error": None}
         | dict.fromkeys(CATEGORIES, 0.1 + 0.01 * seed)

@@ -109,6 +109,14 @@ def wrapped(label: str, chars: int, most_lines: int = 6) -> str:
     return "\n".join(line.strip() for line in lines)
 
 
+def wrapped_apart(labels: Sequence[str], chars: int, most_lines: int = 6) -> list[str]:
+    """Labels in lines, see :func:`wrapped`; numbered, where what is left out would make two of them look alike."""
+    lines = [wrapped(label, chars, most_lines) for label in labels]
+    if len(set(lines)) < len(set(labels)):
+        lines = [wrapped(f"{number} {label}", chars, most_lines) for number, label in enumerate(labels, start=1)]
+    return lines
+
+
 def head(ax: Axes, *lines: str) -> None:
     """The title of a picture, as wide as it is: a run's name and what else is to be said, drawn as it is written."""
     chars = int(0.96 * ax.bbox.width * 72 / ax.figure.dpi / (LETTER_EM * FONT_PT))  # the layout may narrow it a little
