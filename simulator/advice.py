@@ -207,7 +207,7 @@ def _sizes(
     if len(left_out) == len(sizes):
         name = next(iter(traces.values())).name
         raise InputError(f"no request of {name} fits in {capacity:,} slots, not even alone, with any block size")
-    return [size for size in sizes if size not in left_out], left_out
+    return [size for size in sizes if size not in left_out], dict(sorted(left_out.items()))
 
 
 def _below(tables: Sequence[pd.DataFrame], share: str) -> pd.DataFrame:

@@ -20,10 +20,11 @@ _BELOW = "below best"
 def print_advice(advice: Advice, capacity: int | None, explain: bool = False) -> None:
     """Block sizes side by side, and which one to take."""
     out, seeds = console(), listed_seeds(advice.traces)
-    drawn = f" of {counted(len(advice.traces), 'trace')}, seed{'s' if len(advice.traces) > 1 else ''} {seeds}"
-    pool = "" if capacity is None else f"; a pool of {capacity:,} token slots"
-    name = next(iter(advice.traces.values())).name
-    say(out, f"{name}: {counted(advice.requests, 'request')}{drawn if seeds else ''}{pool}", indent="")
+    about = [f"{next(iter(advice.traces.values())).name}: {counted(advice.requests, 'request')}"]
+    if len(advice.traces) > 1:
+        about.append(f" of seeds {seeds}, in the mean ± its 95 % interval")
+    about.append("" if capacity is None else f"; a pool of {capacity:,} token slots")
+    say(out, "".join(about), indent="")
     for why in dict.fromkeys(advice.left_out.values()):
         sizes = [size for size, reason in advice.left_out.items() if reason == why]
         say(out, f"{counted(len(sizes), 'block size')} left out, {_listed(sizes)}: {why}.")

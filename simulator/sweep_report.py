@@ -37,7 +37,8 @@ def print_sweep(results: pd.DataFrame, specs: Sequence[str], everything: bool, e
     say(out, f"{results['trace'].iloc[0]}: {about}", indent="")
     out.print()
     most = len(lines) if everything else _MOST_LINES
-    _print_lines(out, lines.head(most), _options(results))
+    band = f"; ± 95 % interval of the mean of {seeds} seeds" if seeds > 1 else ""
+    _print_lines(out, f"Where the memory was: % of the pool{band}", lines.head(most), _options(results))
     if len(lines) > most:
         say(out, f"and {counted(len(lines) - most, 'setting')} more, in the results file")
         out.print()
@@ -50,22 +51,22 @@ def print_sweep(results: pd.DataFrame, specs: Sequence[str], everything: bool, e
     _print_errors(out, results)
 
 
-def _print_lines(out: Console, lines: pd.DataFrame, options: Sequence[str]) -> None:
+def _print_lines(out: Console, title: str, lines: pd.DataFrame, options: Sequence[str]) -> None:
     """The table. Where its settings would take half of the terminal, numbers stand for them, and they come first."""
     settings = [str(name) for name in lines][: list(lines).index(_COLUMNS[0])]
     names = [_named(cells, options) for cells in lines[settings].to_dict("records")]
     shorter = lines.assign(allocator=_without(lines["allocator"], settings))
     if not shorter.duplicated(settings).any():
         lines = shorter
-    if 2 * columns_of(_table(lines, settings, ())) <= out.width:
-        print_table(out, _table(lines, settings, _COLUMNS), keep=len(settings))
+    if 2 * columns_of(_table(title, lines, settings, ())) <= out.width:
+        print_table(out, _table(title, lines, settings, _COLUMNS), keep=len(settings))
     else:
-        print_tables(out, names, lambda short: [_table(lines.assign(setting=short), ["setting"], _COLUMNS)])
+        print_tables(out, names, lambda short: [_table(title, lines.assign(setting=short), ["setting"], _COLUMNS)])
 
 
-def _table(lines: pd.DataFrame, settings: Sequence[str], columns: Sequence[str]) -> Table:
+def _table(title: str, lines: pd.DataFrame, settings: Sequence[str], columns: Sequence[str]) -> Table:
     """Settings, and the means of columns with their intervals."""
-    shown = table("Where the memory was: % of the pool", settings[0], *settings[1:], *columns)
+    shown = table(title, settings[0], *settings[1:], *columns)
     for line in lines.to_dict("records"):
         figures = (_with_band(line[name], line[f"± {name}"]) for name in columns)
         shown.add_row(*(_written(line[name]) for name in settings), *figures)

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path
-    for package in ("allocators", "simulator", "gpu")
+    for package in ("allocators", "simulator", "gpu", "kvfrag")
     for path in sorted((ROOT / package).rglob("*.py"))
 }
 NAMES = MODULES.keys()
@@ -95,6 +95,7 @@ def printed(code: str, **environment: str) -> list[str]:
     [
         ("import allocators", {"simulator", "pandas", "simpy", "matplotlib", "torch"}),
         ("import simulator", {"pandas", "simpy", "matplotlib", "torch"}),
+        ("import kvfrag; dir(kvfrag)", {"pandas", "simpy", "matplotlib", "torch"}),
         ("from simulator import Run", {"simulator.engine", "simpy", "matplotlib", "torch"}),
         ("from simulator import simulate", {"matplotlib", "torch"}),
     ],

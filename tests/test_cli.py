@@ -657,7 +657,7 @@ def test_tables_fit_the_screen_without_cutting_a_name_or_number(
 
 
 def test_the_tables_show_the_figures(kvfrag: Kvfrag) -> None:
-    shown = kvfrag(THREE).out
+    shown = kvfrag(f"{THREE} --explain").out
     runs = as_json(kvfrag(f"{THREE} --json -").out)["runs"]
     names = shlex.split(THREE)[7::2]
     rows = [line.split() for line in shown.splitlines()]
