@@ -50,6 +50,7 @@ def test_allocators_import_the_standard_library_and_numpy() -> None:
     [
         (["simpy"], {"simulator.engine"}),
         (["matplotlib"], {module for module in NAMES if module.startswith("simulator.plots")}),
+        (["kvfrag"], {module for module in NAMES if module.startswith("kvfrag.")}),
         (["gpu", "torch", "triton"], {module for module in NAMES if module.startswith("gpu.")}),
         (["simulator"], {module for module in NAMES if not module.startswith("allocators.")}),
         # The engine, and the names in ``simulator`` that lead to it.

@@ -1,4 +1,4 @@
-"""Results show themselves in a few lines, and in a notebook as a table that is safe; runs of one name are told apart."""
+"""Results show themselves in a few lines, in a notebook as a safe table; runs of one name are told apart."""
 
 from dataclasses import replace
 from html.parser import HTMLParser
