@@ -111,10 +111,10 @@ def test_an_answer_draws_a_workload_with_several_seeds() -> None:
     whole = Trace.read(TRACES / "blis.csv")
     assert drawn_traces(whole) == {None: whole} and listed_seeds(drawn_traces(whole)) == ""
     assert drawn_traces(TRACES / "blis.csv")[None].sha256 == whole.sha256
-    for trace in (whole, TRACES / "blis.csv"):
+    for either in (whole, TRACES / "blis.csv"):
         with pytest.raises(
             InputError, match=r"blis.csv has arrivals of its own, and each seed would give the same run"
         ):
-            drawn_traces(trace, 2)
+            drawn_traces(either, 2)
     with pytest.raises(InputError, match="seed is given twice"):
         drawn_traces("sharegpt:rate=3,duration=9,seed=7", "1,2")

@@ -85,8 +85,8 @@ def points_per_unit(ax: Axes) -> tuple[float, float]:
 
 
 def parts(label: str) -> list[str]:
-    """A label cut where a line may end: behind a colon, a comma, a space, and a dot that no digit follows."""
-    return re.split(r"(?<=[:, ])|(?<=\.)(?!\d)", label)
+    """A label cut where a line may end: after a colon, a space, and a comma or a dot that no digit follows."""
+    return re.split(r"(?<=[: ])|(?<=[,.])(?!\d)", label)
 
 
 def wrapped(label: str, chars: int, most_lines: int = 6) -> str:
