@@ -9,8 +9,10 @@ import typer
 from allocators import InputError
 from allocators.base import whole
 from simulator.catalogue import find_file
+from simulator.grid import seeds_of
 from simulator.options import (
     Columns,
+    Explain,
     Format,
     Json,
     Quiet,
@@ -78,6 +80,7 @@ def size(
     columns: Columns = None,
     rate: Rate = None,
     strict: Strict = False,
+    explain: Explain = False,
     quiet: Quiet = False,
 ) -> None:
     """Find the smallest pool with which a trace is served well enough, for each allocator."""
@@ -106,7 +109,7 @@ def size(
             one["bytes"] = None if of is None else one["capacity"] * of.bytes_per_slot
         write_json(json_to, content)
     if json_to != "-":
-        print_sizes(requests, allocator, sizes, of)
+        print_sizes(requests, allocator, sizes, of, explain)
 
 
 def fit(
@@ -122,6 +125,7 @@ def fit(
     memory: Memory = None,
     model: Model = None,
     json_to: Json = None,
+    explain: Explain = False,
     quiet: Quiet = False,
 ) -> None:
     """How many requests fit into a pool at once, on average and at worst, for each allocator."""
@@ -144,7 +148,7 @@ def fit(
         pool = {"capacity": slots, "max_model_len": max_model_len}
         write_json(json_to, {"trace": asdict(Source.of(requests)), **pool, "fits": [asdict(one) for one in fits]})
     if json_to != "-":
-        print_fits(requests, specs, fits, max_model_len, of)
+        print_fits(requests, specs, fits, max_model_len, of, explain)
 
 
 def advise(
@@ -168,16 +172,23 @@ def advise(
     format: Format = None,
     columns: Columns = None,
     rate: Rate = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="For what is drawn at random: N seeds, or which: 3,7. Default: 5."),
+    ] = None,
     strict: Strict = False,
+    explain: Explain = False,
     quiet: Quiet = False,
 ) -> None:
     """Compare the block sizes of a paged pool: from the lengths of a trace, and with a pool from replays too."""
-    from simulator.advice import BLOCK_SIZES, OF_A_POOL, OF_LENGTHS
-    from simulator.advice import advise as advised
-    from simulator.answers_report import print_advice
+    from simulator.advice import BLOCK_SIZES, compare
+    from simulator.advice_report import print_advice
+    from simulator.sources import drawn_traces
     from simulator.target import parse_share
 
-    parse_share("--within", within)
+    most_below = float(parse_share("--within", within))
+    if seeds is not None:
+        seeds_of("--seeds", seeds)
     settings = server_settings(
         *(max_model_len, max_batch, max_batch_tokens, too_long, preemption, swap_slots),
         *(step_cost(cost, model, gpu), window),
@@ -193,17 +204,19 @@ def advise(
         if idle := [option for option, value in replay.items() if value is not None]:
             raise InputError(f"{idle[0]} is for a replay, which needs a pool: give --capacity, or --memory and --model")
     check_outputs({"--json": json_file(json_to)}, [find_file(trace), model])
-    requests = read_trace(trace, strict, quiet, format, rate, columns=columns)
+    silent = iter([quiet])  # a file that is read for each seed is noted once
 
-    with progress(0 if slots is None else len(BLOCK_SIZES), "advise", "run", quiet) as bar:
-        advice = advised(requests, capacity=slots, within=within, on_run=bar.update, **_fields(settings))
+    def read(text: str, rate: float | None = None, seed: int = 0) -> Trace:
+        return read_trace(text, strict, next(silent, True), format, rate, seed=seed, columns=columns)
+
+    traces = drawn_traces(trace, seeds, rate, read)
+    with progress(0 if slots is None else len(traces) * len(BLOCK_SIZES), "advise", "run", quiet) as bar:
+        advice = compare(traces, BLOCK_SIZES, slots, most_below, settings, bar.update)
     if json_to is not None:
-        figures = [*OF_LENGTHS, *([] if slots is None else OF_A_POOL)]
-        sizes = advice.table[figures].reset_index().to_dict("records")
-        content = {"capacity": slots, "best": advice.best, "by": advice.share, "within": advice.within}
-        write_json(json_to, {**_head(requests, settings), **content, "block_sizes": sizes})
+        first = next(iter(traces.values()))
+        write_json(json_to, {**_head(first, settings), "capacity": slots, **advice.to_dict()})
     if json_to != "-":
-        print_advice(requests, advice, slots)
+        print_advice(advice, slots, explain)
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -19,6 +19,7 @@ from simulator.models_cli import models
 from simulator.options import (
     PAGE,
     Columns,
+    Explain,
     Format,
     Json,
     Quiet,
@@ -33,7 +34,8 @@ from simulator.options import (
     read_trace,
     whole_number,
 )
-from simulator.report import as_json, check_outputs, console, print_runs, table, write_json
+from simulator.printing import console, print_table, say, table
+from simulator.report import as_json, check_outputs, print_runs, write_json
 from simulator.run import Run
 from simulator.server_options import (
     Allocators,
@@ -134,6 +136,7 @@ def run(
     columns: Columns = None,
     rate: Rate = None,
     strict: Strict = False,
+    explain: Explain = False,
     quiet: Quiet = False,
 ) -> None:
     """Replay one trace against one or more allocators, and say where the memory was."""
@@ -176,7 +179,7 @@ def run(
     if json_to is not None:
         write_json(json_to, as_json(runs))
     if json_to != "-":
-        print_runs(runs, view)
+        print_runs(runs, view, explain)
     if window is not None:
         for one in runs:
             if not one.duration_ps:
@@ -208,10 +211,10 @@ def figure2(
         if seeds > 1:
             shown.add_row("  ±", *(f"{deviation:.1f}" for deviation in percents.std(ddof=1)), style="dim")
     out = console()
-    out.print(shown)
-    out.print("  OPT-13B on one A100-40GB, ShareGPT lengths, 4 requests/s, from 300 s to 900 s")
+    print_table(out, shown)
+    say(out, "OPT-13B on one A100-40GB, ShareGPT lengths, 4 requests/s, from 300 s to 900 s")
     if seeds > 1:
-        out.print(f"  mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
+        say(out, f"mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
     draw(waste_bars(bars, "paper", reference=PAPER, reference_name="paper"), plot, quiet)
 
 

@@ -16,7 +16,10 @@ from allocators.spec import parse_spec
 from simulator.cost import StepCost
 from simulator.ledger import CATEGORIES
 from simulator.replay import simulate
+from simulator.schema import counted
+from simulator.showing import Facts, Shown, percents
 from simulator.trace import Trace
+from simulator.views import view_shares
 from simulator.workload import Workload, parse_workload, split_workload
 
 FILLS = 30
@@ -31,8 +34,8 @@ _PILOT = 5000
 _ITERATION = StepCost("1s", "0", "0")
 
 
-@dataclass(frozen=True)
-class Fit:
+@dataclass(frozen=True, repr=False)
+class Fit(Shown):
     """How many requests run at once with one allocator in a pool of ``capacity`` slots."""
 
     allocator: str
@@ -55,6 +58,18 @@ class Fit:
     """Preemptions a request served."""
     never_fits: int
     """Requests that even the empty pool cannot hold; they are not among those that run."""
+
+    def told(self) -> tuple[str, Facts]:
+        """The answer in a few lines."""
+        never = {} if not self.never_fits else {"left out": f"{counted(self.never_fits, 'request')} that never fit"}
+        return f"Fit of {self.allocator} in {counted(self.capacity, 'slot')}", {
+            "at once": f"{self.mean:,.1f} requests on average, {self.low:,.0f} to {self.high:,.0f} in 90 % of the time",
+            "all longest": f"{self.all_longest:,}",
+            "a request": f"holds {self.held_slots:,.1f} slots, has written {self.written_slots:,.1f}",
+            "pool": percents(view_shares(self.share, "textbook")),
+            "preemptions": f"{self.preemptions:.2f} per request",
+            **never,
+        }
 
 
 def fit(

@@ -74,6 +74,7 @@ Rate = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="A row that cannot be used is an error; else it is counted.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no notes on standard error.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Say below the tables what their columns mean.")]
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE|-", help="Write all figures as JSON; - for standard output.")
 ]

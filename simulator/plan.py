@@ -42,6 +42,8 @@ class Plan:
 
     jobs: list[Job]
     cells: list[Cells]
+    typed: list[str]
+    """The allocator of each run as it was typed, lists in braces expanded."""
     repeated: int
     """Runs that the grid has more than once, and that are left out."""
 
@@ -98,16 +100,17 @@ def planned(
     with scratch_folder() as folder:
         sources = list(trace_sources(trace, rates, numbers, folder, read))
         name = trace.name if isinstance(trace, Trace) else file_name(trace)
-        found: dict[str, tuple[Job, Cells]] = {}
-        for (spec, options), slots, server, source in product(known, capacities, servers, sources):
+        found: dict[str, tuple[Job, Cells, str]] = {}
+        allocators_of = zip(specs, known, strict=True)
+        for (typed, (spec, options)), slots, server, source in product(allocators_of, capacities, servers, sources):
             job = Job(source, spec, slots, server)
             start_s, end_s = server.window_s or (None, None)
             shared = {name: value for name, value in server.to_dict().items() if name in _SERVER}
             shared |= {"capacity": slots, "window_start_s": start_s, "window_end_s": end_s}
             drawn = {"trace": name, "rate": source.rate, "seed": source.seed}
-            found.setdefault(job.key, (job, {**options, **shared, **drawn}))
-        jobs, cells = zip(*found.values(), strict=True)
-        yield Plan(list(jobs), list(cells), count - len(jobs))
+            found.setdefault(job.key, (job, {**options, **shared, **drawn}, typed))
+        jobs, cells, texts = (list(column) for column in zip(*found.values(), strict=True))
+        yield Plan(jobs, cells, texts, count - len(jobs))
 
 
 def _specs(allocators: str | Sequence[str]) -> list[str]:

@@ -11,8 +11,11 @@ import pandas as pd
 from allocators.base import Extent
 from simulator.exact import exact_sum
 from simulator.ledger import CATEGORIES, SATURATED
+from simulator.schema import counted
 from simulator.settings import Settings
+from simulator.showing import Facts, Shown, percents
 from simulator.trace import Trace
+from simulator.views import view_shares
 from simulator.waits import CAUSES
 
 STATUS = ("finished", "running", "waiting", "not_arrived", "too_long", "never_fits")
@@ -90,8 +93,8 @@ class Source:
         return cls(trace.name, len(trace), trace.sha256)
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Shown):
     """One replay of a trace against one allocator."""
 
     trace: Source
@@ -128,6 +131,22 @@ class Run:
     def name(self) -> str:
         """The label in tables and pictures."""
         return self.label or self.allocator
+
+    def told(self) -> tuple[str, Facts]:
+        """The run in a few lines, where its pool went as the textbook has it."""
+        figures = self.summary()
+        share, duration_s = figures["share"], figures["duration_s"]
+        refused = f"; memory refused in {100 * figures['saturated_s'] / duration_s:.1f} % of it" if duration_s else ""
+        counts = {"rejected": sum(figures["rejected"].values()), "preemptions": figures["preemptions"]}
+        served = [f"{figures['finished']:,} of {counted(self.trace.requests, 'request')}"]
+        served += [f"{name} {count:,}" for name, count in counts.items() if count]
+        return f"Run of {self.trace.name}", {
+            "allocator": self.allocator if self.name == self.allocator else f"{self.name}, that is {self.allocator}",
+            "capacity": counted(self.capacity, "slot"),
+            "pool": "nothing ran" if share is None else percents(view_shares(share, "textbook")),
+            "time": f"{duration_s:,.1f} s{refused}",
+            "finished": "; ".join(served),
+        }
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run, the same keys as ``--json``. Shares are fractions of capacity x time, or None."""

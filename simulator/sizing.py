@@ -17,7 +17,9 @@ from allocators import Allocator, InputError, make_allocator
 from allocators.base import whole
 from simulator.cost import format_time_ps
 from simulator.replay import SettingsFields, simulate
+from simulator.schema import counted
 from simulator.settings import MOST_SLOTS, Settings
+from simulator.showing import Facts, Shown
 from simulator.target import Target, Trial, judged
 from simulator.trace import Trace
 
@@ -31,8 +33,8 @@ _ROOM = 64
 """Whoever does not fit into a pool so many times as long as the longest request fits into none."""
 
 
-@dataclass(frozen=True)
-class Size:
+@dataclass(frozen=True, repr=False)
+class Size(Shown):
     """The answer for one allocator: the smallest pool found that meets the target."""
 
     allocator: str
@@ -64,6 +66,21 @@ class Size:
         """The smallest pool that was tried than which all larger ones meet the target too."""
         fails = max((t.capacity for t in self.trials if not t.meets), default=0)
         return min(t.capacity for t in self.trials if t.capacity > fails)
+
+    def told(self) -> tuple[str, Facts]:
+        """The answer in a few lines."""
+        wait_s, fails = self.answer.wait_p99_s, self.fails_above
+        below = "cannot hold the largest request" if self.below is None else f"{self.below.capacity:,} slots, fails"
+        above = f"{len(fails):,} fail, the largest of {fails[-1]:,} slots" if fails else "all that were tried meet it"
+        return f"Size for {self.allocator}: {counted(self.capacity, 'slot')}", {
+            "target": str(self.target),
+            "refused": f"in {100 * self.answer.refused:.3f} % of the time",
+            "p99 wait": "nobody came" if wait_s is None else f"{wait_s:,.3f} s",
+            "next smaller": below,
+            "larger pools": above,
+            "least": f"{self.least:,} slots hold any request alone",
+            "tried": counted(len(self.trials), "pool"),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON holds it: its figures, those of the next smaller pool, and all that were tried."""

@@ -1,5 +1,6 @@
 """``kvfrag sweep``: many runs side by side, a table, a results file, a curve."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from simulator.jobs import figure_types
 from simulator.journal import Journal, journal_at
 from simulator.options import (
     Columns,
+    Explain,
     Format,
     Quiet,
     StoppedError,
@@ -109,6 +111,7 @@ def sweep(
     format: Format = None,
     columns: Columns = None,
     strict: Strict = False,
+    explain: Explain = False,
     quiet: Quiet = False,
 ) -> None:
     """Replay a trace against every allocator with every setting, on all cores or a cluster; a row a run."""
@@ -173,8 +176,8 @@ def sweep(
     if output is not None:
         say(f"wrote {output}: {of_all}")
     if plot is not None:
-        _draw(table, across, y, plot, quiet)
-    print_sweep(table, everything=output is None)
+        _draw(table, plan.typed, across, y, plot, quiet)
+    print_sweep(table, plan.typed, everything=output is None, explain=explain)
     failed = int(table["error"].notna().sum())
     if failed:
         note(
@@ -199,8 +202,8 @@ def _across(plan: Plan, x: str | None) -> str:
     return [*numbers, *names][0]
 
 
-def _draw(table: pd.DataFrame, x: str, y: str, path: Path, quiet: bool) -> None:
-    drawn, left_out = curves(table, x, y)
+def _draw(table: pd.DataFrame, specs: Sequence[str], x: str, y: str, path: Path, quiet: bool) -> None:
+    drawn, left_out = curves(table, specs, x, y)
     if left_out:
         note(quiet, f"not drawn, for want of {x} or {y}: {', '.join(left_out)}")
     if drawn.empty:

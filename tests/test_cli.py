@@ -647,7 +647,7 @@ THREE = (
 def test_tables_fit_the_screen_without_cutting_a_name_or_number(
     width: int, view: str, kvfrag: Kvfrag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("simulator.report._PIPE_COLUMNS", width)
+    monkeypatch.setattr("simulator.printing._PIPE_COLUMNS", width)
     shown = kvfrag(f"{THREE} --view {view}").out
     lines = shown.splitlines()
     assert max(map(len, lines)) <= width
@@ -664,7 +664,7 @@ def test_tables_fit_the_screen_without_cutting_a_name_or_number(
 
 
 def test_the_tables_show_the_figures(kvfrag: Kvfrag) -> None:
-    shown = kvfrag(THREE).out
+    shown = kvfrag(f"{THREE} --explain").out
     runs = as_json(kvfrag(f"{THREE} --json -").out)["runs"]
     names = shlex.split(THREE)[7::2]
     rows = [line.split() for line in shown.splitlines()]
