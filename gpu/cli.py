@@ -12,7 +12,8 @@ import typer
 
 from allocators.base import InputError, one_of, whole
 from simulator.options import whole_number
-from simulator.report import check_outputs, console, table, write_json
+from simulator.printing import console, table
+from simulator.report import check_outputs, write_json
 
 if TYPE_CHECKING:
     from gpu.decisions import Log

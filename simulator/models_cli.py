@@ -5,7 +5,8 @@ from typing import Any
 from rich.table import Table
 
 from simulator.options import Json, json_file
-from simulator.report import check_outputs, console, table, write_json
+from simulator.printing import console, table
+from simulator.report import check_outputs, write_json
 from simulator.server.gpus import GPUS
 from simulator.server.models import MODELS
 
