@@ -17,7 +17,10 @@ import pandas as pd
 from allocators import InputError, Paged
 from allocators.base import whole
 from simulator.fields import MAX_TOKENS, IntArray
-from simulator.replay import SettingsFields, simulate
+from simulator.inputs import AnyTrace, trace_of
+from simulator.replay import simulate
+from simulator.run_notes import merged
+from simulator.server.hardware import ServerFields, server_of
 from simulator.settings import Settings
 from simulator.target import parse_share
 from simulator.trace import Trace
@@ -44,16 +47,18 @@ class Advice:
     within: float
     requests: int
     """How many were counted: those within max_model_len."""
+    warnings: tuple[str, ...] = ()
+    """What is worth a word about it, a sentence each."""
 
 
 def advise(
-    trace: Trace,
+    trace: AnyTrace,
     block_sizes: Sequence[int] = BLOCK_SIZES,
     *,
     capacity: int | None = None,
     within: float | str = 0.01,
     on_run: Callable[[], object] = lambda: None,
-    **settings: Unpack[SettingsFields],
+    **settings: Unpack[ServerFields],
 ) -> Advice:
     """Compare block sizes on a trace, and find the largest that costs next to nothing: at most ``within`` of the best.
 
@@ -62,31 +67,36 @@ def advise(
     that are not; ``table_mean``, the entries of a block table. ``table_most``: of the longest request.
     ``blocks_taken``: handed out to a request in its life, in the mean over requests.
 
-    With a pool of ``capacity`` slots, from a replay with ``settings``, those of :func:`~simulator.replay.simulate`:
+    With a pool (``capacity`` slots, ``memory`` of a ``model``, or what a ``gpu`` has left beside it), from a replay
+    with ``settings``, those of :func:`~simulator.replay.simulate`:
     ``pool_blocks``, blocks to manage; ``used``, the fraction of the pool that is token states, and ``saturated``, the
     fraction of the time in which the next request was refused memory; ``mean_batch``, ``preemptions``, ``rejected``,
     ``duration_s``. Block sizes beyond the pool are left out. ``on_run`` is called whenever a run ends.
     Raises InputError for what is not allowed.
     """
-    allowed, limits = parse_share("within", within), Settings(**settings)
+    trace, allowed = trace_of(trace), parse_share("within", within)
+    server = server_of({"capacity": capacity, **settings}, "optional")
+    limits, capacity = server.settings, server.slots
     sizes = sorted({whole("block size", size) for size in block_sizes})
     if sizes and sizes[-1] > MAX_TOKENS:
         raise InputError(f"block size(={sizes[-1]}) must be <= {MAX_TOKENS:,}")
     if capacity is not None:
-        whole("capacity", capacity)
         sizes = [size for size in sizes if size <= capacity]
     if not sizes:
         raise InputError(f"block_sizes(={list(block_sizes)}) must have one that the pool can hold")
     prompts, outputs = _within(trace, limits)
     rows = [_of_lengths(prompts, outputs, size) for size in sizes]
+    told: list[tuple[str, Sequence[str]]] = []
     if capacity is not None:
         for size, row in zip(sizes, rows, strict=True):
-            row |= _replayed(trace, Paged(capacity, size), settings)
+            figures, warnings = _replayed(trace, Paged(capacity, size), limits)
+            row |= figures
+            told.append((f"blocks of {size}", warnings))
             on_run()
     share = "written" if capacity is None else "used"
     table = pd.DataFrame(rows, index=pd.Index(sizes, name="block_size"))
     enough = table[share].max() - float(allowed)
-    return Advice(table, int(table.index[table[share] >= enough].max()), share, float(allowed), len(prompts))
+    return Advice(table, int(table.index[table[share] >= enough].max()), share, float(allowed), len(prompts), (*server.warnings, *merged(told)))
 
 
 def _within(trace: Trace, limits: Settings) -> tuple[IntArray, IntArray]:
@@ -134,9 +144,9 @@ def _total(numbers: IntArray) -> int:
     return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
 
 
-def _replayed(trace: Trace, allocator: Paged, settings: SettingsFields) -> dict[str, Any]:
-    """The columns OF_A_POOL."""
-    run = simulate(trace, allocator, timeline_bins=0, progress=False, **settings)
+def _replayed(trace: Trace, allocator: Paged, settings: Settings) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The columns OF_A_POOL, and what is to be said of the run."""
+    run = simulate(trace, allocator, timeline_bins=0, progress=False, **vars(settings))
     figures = run.summary()
     if sum(figures["rejected"].values()) == len(trace):
         raise InputError(
@@ -144,7 +154,7 @@ def _replayed(trace: Trace, allocator: Paged, settings: SettingsFields) -> dict[
         )
     if figures["share"] is None:
         raise InputError(f"{allocator.spec}: nothing ran, or it was over before the window began")
-    return {
+    columns = {
         "pool_blocks": allocator.blocks,
         "used": figures["share"]["used"],
         "saturated": figures["saturated_s"] / figures["duration_s"],
@@ -153,3 +163,4 @@ def _replayed(trace: Trace, allocator: Paged, settings: SettingsFields) -> dict[
         "rejected": sum(figures["rejected"].values()),
         "duration_s": figures["duration_s"],
     }
+    return columns, run.warnings

@@ -6,9 +6,9 @@ from rich.table import Table
 
 from simulator.advice import Advice
 from simulator.fitting import Fit
-from simulator.models import Model
-from simulator.report import MEANINGS, console, legend, print_tables, table
+from simulator.report import MEANINGS, console, legend, print_head, print_tables, table
 from simulator.schema import counted
+from simulator.server.hardware import Server
 from simulator.sizing import Size
 from simulator.target import Target, Trial
 from simulator.trace import Trace
@@ -18,11 +18,12 @@ _GIB = 1 << 30
 _REFUSED = "of the time: the next request waited for memory"
 
 
-def print_sizes(trace: Trace, names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> None:
+def print_sizes(trace: Trace, names: Sequence[str], sizes: Sequence[Size], server: Server) -> None:
     """The smallest pools, by the names their allocators were given."""
     out = console()
-    out.print(f"{trace.name}: {counted(len(trace), 'request')}; {sizes[0].target}\n", soft_wrap=True)
-    print_tables(out, names, lambda short: [_sizes(short, sizes, model)])
+    out.print(f"{trace.name}: {counted(len(trace), 'request')}; {sizes[0].target}", soft_wrap=True)
+    print_head(out, server.lines())
+    print_tables(out, names, lambda short: [_sizes(short, sizes, server.bytes_per_slot)])
     for name, size in zip(names, sizes, strict=True):
         out.print(f"  {name}: {_why(size)}", soft_wrap=True)
     least, most = (pick(zip(sizes, names, strict=True), key=lambda one: one[0].capacity) for pick in (min, max))
@@ -42,9 +43,9 @@ def print_sizes(trace: Trace, names: Sequence[str], sizes: Sequence[Size], model
     )
 
 
-def _sizes(names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> Table:
+def _sizes(names: Sequence[str], sizes: Sequence[Size], bytes_per_slot: int | None) -> Table:
     columns = ["pool (slots)", "refused (%)", "p99 wait (s)", "running", "least (slots)"]
-    columns[1:1] = [] if model is None else ["pool (GiB)"]
+    columns[1:1] = [] if bytes_per_slot is None else ["pool (GiB)"]
     shown = table("The smallest pool that will do", "allocator", *columns)
     for name, size in zip(names, sizes, strict=True):
         answer = size.answer
@@ -55,7 +56,7 @@ def _sizes(names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> 
             "-" if answer.mean_batch is None else f"{answer.mean_batch:.1f} ({answer.peak_batch:,})",
             f"{size.least:,}",
         ]
-        cells[1:1] = [] if model is None else [f"{size.capacity * model.bytes_per_slot / _GIB:.2f}"]
+        cells[1:1] = [] if bytes_per_slot is None else [f"{size.capacity * bytes_per_slot / _GIB:.2f}"]
         shown.add_row(name, *cells)
     return shown
 
@@ -84,11 +85,11 @@ def _missed(trial: Trial, target: Target) -> str:
     return f"99 % wait up to {_seconds(trial.wait_p99_s)} s"
 
 
-def print_fits(trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: int, model: Model | None) -> None:
+def print_fits(trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: int, server: Server) -> None:
     """How many requests fit at once, and where the pool is then."""
     out, capacity = console(), fits[0].capacity
-    memory = "" if model is None else f", {capacity * model.bytes_per_slot / _GIB:,.2f} GiB of {model.name}"
-    out.print(f"{trace.name}: {counted(len(trace), 'request')}; a pool of {capacity:,} token slots{memory}\n")
+    out.print(f"{trace.name}: {counted(len(trace), 'request')}; a pool of {capacity:,} token slots")
+    print_head(out, server.pool_lines())
     print_tables(out, names, lambda short: _fits(short, fits, limit))
     few, many = (pick(zip(fits, names, strict=True), key=lambda one: one[0].mean) for pick in (min, max))
     if many[0].mean > few[0].mean:
@@ -133,11 +134,12 @@ def _what_they_hold(few: Fit, many: Fit) -> str:
     return f"{held}, and {many.held_slots:,.0f} here for {many.written_slots:,.0f}"
 
 
-def print_advice(trace: Trace, advice: Advice, capacity: int | None) -> None:
+def print_advice(trace: Trace, advice: Advice, capacity: int | None, server: Server) -> None:
     """Block sizes side by side, and which one to take."""
     out, rows = console(), advice.table
     pool = "" if capacity is None else f"; a pool of {capacity:,} token slots"
-    out.print(f"{trace.name}: {counted(advice.requests, 'request')}{pool}\n")
+    out.print(f"{trace.name}: {counted(advice.requests, 'request')}{pool}")
+    print_head(out, [] if capacity is None else server.lines())
     columns = ["lost (slots)", "written (%)", "table", "longest table", "blocks a request"]
     shown = table("What a block size costs: in the mean over iterations and requests", "block size", *columns)
     for block_size, row in rows.iterrows():

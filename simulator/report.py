@@ -20,6 +20,8 @@ from allocators.base import InputError
 from simulator.notes import spoken
 from simulator.output import write_whole
 from simulator.run import Run
+from simulator.run_notes import all_warnings
+from simulator.server.pool import PoolEstimate
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
 from simulator.waits import WAITS
@@ -63,12 +65,20 @@ def table(title: str, first: str, *columns: str) -> Table:
     return made
 
 
-def print_runs(runs: Sequence[Run], view: str) -> None:
-    """The tables of :func:`run_tables`, and what their columns mean."""
+def print_runs(runs: Sequence[Run], view: str, head: Sequence[str] = ()) -> None:
+    """The tables of :func:`run_tables`, and what their columns mean; ``head``: lines on the server."""
     out, source = console(), runs[0].trace
-    out.print(f"{source.name}: {_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots\n")
+    out.print(f"{source.name}: {_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots")
+    print_head(out, head)
     print_tables(out, [run.name for run in runs], lambda names: run_tables(runs, names, view))
     out.print(_legend(view, _causes(runs)))
+
+
+def print_head(out: Console, lines: Iterable[str]) -> None:
+    """Lines on the server under the first line, and an empty one."""
+    for line in lines:
+        out.print(f"  {line}", soft_wrap=True)
+    out.print()
 
 
 def print_tables(out: Console, names: Sequence[str], tables_of: Callable[[Sequence[str]], list[Table]]) -> None:
@@ -203,11 +213,16 @@ def _requests(count: int) -> str:
     return f"{count:,} request{'' if count == 1 else 's'}"
 
 
-def as_json(runs: Sequence[Run]) -> dict[str, Any]:
-    """The runs of one trace with the same settings, as ``--json`` writes them: no clock and no path in it."""
+def as_json(runs: Sequence[Run], pool: PoolEstimate | None = None) -> dict[str, Any]:
+    """The runs of one trace with the same settings, as ``--json`` writes them: no clock and no path in it.
+
+    ``pool``: the sum that gave their pool, if one did.
+    """
     return {
         "trace": asdict(runs[0].trace),
         "settings": runs[0].settings.to_dict(),
+        "pool": None if pool is None else pool.to_dict(),
+        "warnings": all_warnings(runs),
         "runs": [run.summary() for run in runs],
     }
 

@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from simulator.bands import Difference, differences, means, varied
-from simulator.report import MEANINGS, console, table
+from simulator.report import MEANINGS, console, print_head, table
 from simulator.schema import counted
 from simulator.views import VIEWS
 
@@ -24,17 +24,19 @@ _NARROWER = ((_COLUMNS, _COLUMNS), (_COLUMNS, ("used",)), (tuple(_PARTS), ("used
 """What a terminal may have room for: which columns, and which of them with their intervals."""
 
 
-def print_sweep(results: pd.DataFrame, everything: bool) -> None:
+def print_sweep(results: pd.DataFrame, everything: bool, head: Sequence[str] = ()) -> None:
     """A line a setting, what the seeds cannot tell apart, and what went wrong.
 
-    ``everything``: all lines, however many; else the first ones, and how many more there are.
+    ``everything``: all lines, however many; else the first ones, and how many more there are. ``head``: lines on the
+    servers.
     """
     out = console()
     good = _in_percent(results)
     lines = means(good, list(_COLUMNS))
     lines.insert(0, "allocator", lines.pop("allocator") if "allocator" in lines else results["allocator"].iloc[0])
     seeds = results["seed"].nunique()
-    out.print(f"{results['trace'].iloc[0]}: {counted(len(results), 'run')}, {counted(len(lines), 'setting')}\n")
+    out.print(f"{results['trace'].iloc[0]}: {counted(len(results), 'run')}, {counted(len(lines), 'setting')}")
+    print_head(out, head)
     most = len(lines) if everything else _MOST_LINES
     for columns, banded in _NARROWER:
         shown = _table(lines.head(most), columns, banded)
