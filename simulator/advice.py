@@ -96,7 +96,14 @@ def advise(
     share = "written" if capacity is None else "used"
     table = pd.DataFrame(rows, index=pd.Index(sizes, name="block_size"))
     enough = table[share].max() - float(allowed)
-    return Advice(table, int(table.index[table[share] >= enough].max()), share, float(allowed), len(prompts), (*server.warnings, *merged(told)))
+    return Advice(
+        table,
+        int(table.index[table[share] >= enough].max()),
+        share,
+        float(allowed),
+        len(prompts),
+        (*server.warnings, *merged(told)),
+    )
 
 
 def _within(trace: Trace, limits: Settings) -> tuple[IntArray, IntArray]:

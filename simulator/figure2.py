@@ -17,8 +17,8 @@ from allocators.paged import Paged
 from simulator.cost import StepCost, parse_bytes
 from simulator.replay import simulate
 from simulator.run import Run
+from simulator.server.cache import slots_for
 from simulator.server.models import load_model
-from simulator.server.pool import slots_for
 from simulator.settings import SettingsFields
 from simulator.trace import Trace
 from simulator.views import view_shares

@@ -96,7 +96,9 @@ def table_warnings(results: pd.DataFrame) -> list[str]:
             f"{runs:,} {of} rejected requests, up to {most:,}, and leave them out of all figures; see {', '.join(reasons)}"
         )
         if done.groupby(["rate", "seed"], dropna=False)[reasons].nunique().gt(1).any(axis=None):
-            told.append("not all runs served the same requests; the figures of those that did not are of different work")
+            told.append(
+                "not all runs served the same requests; the figures of those that did not are of different work"
+            )
     small = int((done["capacity"] < done["max_model_len"].astype("float64") - 1).sum())
     if small:
         told.append(f"in {small:,} {of} the pool is smaller than max_model_len")

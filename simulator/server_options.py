@@ -43,7 +43,9 @@ class AllocatorOptions(OptionGroup):
         int | None, whole_number("N", "Of each paged allocator that names none; without -a: paged:block_size=N.")
     ] = None
 
-    def specs(self, default: Sequence[str] = (), expanded: Callable[[str], list[str]] = lambda text: [text]) -> list[str]:
+    def specs(
+        self, default: Sequence[str] = (), expanded: Callable[[str], list[str]] = lambda text: [text]
+    ) -> list[str]:
         """The specs, the block size in them; ``default``: in place of none, ``expanded``: what a text stands for.
 
         Raises InputError when there are none, or two block sizes.
@@ -107,9 +109,7 @@ class HardwareOptions(OptionGroup):
         float | None,
         number("U", f"Of each GPU's memory, how much the server may take.  [default: {DEFAULT_UTILIZATION}]"),
     ] = None
-    tensor_parallel_size: Annotated[
-        int | None, whole_number("N", "GPUs that share the model.  [default: 1]")
-    ] = None
+    tensor_parallel_size: Annotated[int | None, whole_number("N", "GPUs that share the model.  [default: 1]")] = None
     kv_cache_dtype: Annotated[
         str | None,
         typer.Option(
@@ -146,9 +146,9 @@ class ServerOptions(OptionGroup):
     too_long: Annotated[str, typer.Option(metavar="reject|truncate", help="What becomes of longer requests.")] = (
         "reject"
     )
-    preemption: Annotated[
-        str, typer.Option(metavar="recompute|swap", help="How a preempted request comes back.")
-    ] = "recompute"
+    preemption: Annotated[str, typer.Option(metavar="recompute|swap", help="How a preempted request comes back.")] = (
+        "recompute"
+    )
     swap_slots: Annotated[int | None, whole_number("N", "Room on the host, in slots, for swap.")] = None
     cost: Annotated[
         str | None,

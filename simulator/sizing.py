@@ -132,9 +132,7 @@ def size(
 class _Pools:
     """Pools of any size for one trace, allocator and target; each is simulated once."""
 
-    def __init__(
-        self, trace: Trace, spec: str, target: Target, server: Server, on_run: Callable[[], object]
-    ) -> None:
+    def __init__(self, trace: Trace, spec: str, target: Target, server: Server, on_run: Callable[[], object]) -> None:
         self._trace, self._given, self._target, self._on_run = trace, spec, target, on_run
         self._settings = server.settings
         self._trials: dict[int, Trial] = {}

@@ -88,9 +88,9 @@ class GridBatchOptions(OptionGroup):
     section: ClassVar[str] = BatchOptions.section
     max_model_len: Annotated[str | None, _several("N", "Longest prompt + output, in tokens.")] = None
     max_batch: Annotated[str | None, _several("N", "Most requests running at once.", *MAX_BATCH)] = None
-    max_batch_tokens: Annotated[
-        str | None, _several("N", "Most new tokens in one iteration.", *MAX_BATCH_TOKENS)
-    ] = None
+    max_batch_tokens: Annotated[str | None, _several("N", "Most new tokens in one iteration.", *MAX_BATCH_TOKENS)] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,7 @@ def sweep(
     ] = None,
     y: Annotated[
         str,
-        typer.Option(
-            "--y", metavar="COLUMN", help="Upwards: a figure of the results file.", rich_help_panel=OUTPUT
-        ),
+        typer.Option("--y", metavar="COLUMN", help="Upwards: a figure of the results file.", rich_help_panel=OUTPUT),
     ] = "used",
     quiet: Quiet = False,
     workers: Annotated[

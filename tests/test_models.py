@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from allocators.base import InputError
 from simulator.cost import parse_bytes
-from simulator.models import GPUS, PRESETS, Gpu, Model, load_gpu, load_model, slots_for
+from simulator.server.cache import slots_for
+from simulator.server.gpus import GPUS, Gpu, load_gpu
+from simulator.server.models import Model, load_model
+from simulator.server.presets import PRESETS
 
 # Number of weights in the published checkpoints, and bytes per slot in 16 bits.
 PUBLISHED = {

@@ -1,1 +1,1 @@
-"""The server: its GPUs and models, how large its pool is, and what an iteration costs."""
+"""The server's hardware and model: what a GPU holds, what a token slot takes, and how large the pool is."""

@@ -12,9 +12,10 @@ from typing import Any, Literal, TypedDict
 
 from allocators.base import InputError, whole
 from simulator.cost import StepCost, parse_bytes
+from simulator.server.cache import bytes_per_slot, slots_for
 from simulator.server.gpus import Gpu, load_gpu
 from simulator.server.models import Model, load_model
-from simulator.server.pool import PoolEstimate, bytes_per_slot, check_fits, estimate_pool, slots_for
+from simulator.server.pool import PoolEstimate, check_fits, estimate_pool
 from simulator.settings import MOST_SLOTS, Settings, SettingsFields
 
 ASSUMED_GPU = "H100"
