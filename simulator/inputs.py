@@ -1,4 +1,4 @@
-"""What the functions of the public face take for a trace and for an allocator: the object, or its name as one types it."""
+"""What the public functions take for a trace and for an allocator: the object, or its name as one types it."""
 
 import os
 from collections.abc import Mapping

@@ -7,8 +7,8 @@ from allocators import make_allocator
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
-from simulator.engine import serve
 from simulator.engine import Server as Engine
+from simulator.engine import serve
 from simulator.inputs import AnyAllocator, AnyTrace, check_allocator_or_spec, trace_of, with_own_limit
 from simulator.ledger import Ledger
 from simulator.progress import progress_bar

@@ -14,6 +14,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 
 from allocators.base import InputError
@@ -77,7 +78,7 @@ def print_runs(runs: Sequence[Run], view: str, head: Sequence[str] = ()) -> None
 def print_head(out: Console, lines: Iterable[str]) -> None:
     """Lines on the server under the first line, and an empty one."""
     for line in lines:
-        out.print(f"  {line}", soft_wrap=True)
+        out.print(Padding(line, (0, 0, 0, 2), expand=False))
     out.print()
 
 

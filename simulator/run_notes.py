@@ -92,8 +92,9 @@ def table_warnings(results: pd.DataFrame) -> list[str]:
     told = []
     if most := int(rejected.sum(axis=1).max()) if len(done) else 0:
         runs = int((rejected.sum(axis=1) > 0).sum())
+        columns = " and ".join(reasons)
         told.append(
-            f"{runs:,} {of} rejected requests, up to {most:,}, and leave them out of all figures; see {', '.join(reasons)}"
+            f"{runs:,} {of} rejected requests, up to {most:,}, and leave them out of all figures; see {columns}"
         )
         if done.groupby(["rate", "seed"], dropna=False)[reasons].nunique().gt(1).any(axis=None):
             told.append(

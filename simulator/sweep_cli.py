@@ -1,8 +1,8 @@
 """``kvfrag sweep``: many runs side by side, a table, a results file, a curve."""
 
 from contextlib import ExitStack
-from functools import partial
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 

@@ -12,9 +12,9 @@ import pandas as pd
 from allocators.base import InputError, whole
 from simulator import executors
 from simulator.grid import Several
+from simulator.inputs import AnyAllocator, AnyTrace
 from simulator.jobs import Job, Outcome
 from simulator.journal import Journal, journal_at
-from simulator.inputs import AnyAllocator, AnyTrace
 from simulator.plan import Plan, planned
 from simulator.progress import progress_bar
 from simulator.report import check_outputs
@@ -38,10 +38,10 @@ def sweep(
 
     ``trace``: a Trace, or what a command line names: a file, a workload. ``allocators``: specs, with lists in braces,
     ``paged:block_size={1,8,16}``; an allocator stands for its spec. ``capacity``: slots; or ``memory`` of a ``model``,
-    or what a ``gpu`` has left beside it, as for :func:`~simulator.replay.simulate`. ``rate``: requests a second; a trace with arrivals of its own is
-    stretched to it. ``seeds``: so many from 0 on, or which; for what is drawn. ``settings``: the fields of
-    :class:`~simulator.server.hardware.ServerFields`. A number may be several, see :mod:`simulator.grid`; any of
-    :class:`~simulator.settings.Settings` but the window may be a list.
+    or what a ``gpu`` has left beside it, as for :func:`~simulator.replay.simulate`. ``rate``: requests per second; a
+    trace with arrivals of its own is stretched to it. ``seeds``: N from 0 on, or which; for what is drawn.
+    ``settings``: those of :class:`~simulator.server.hardware.ServerFields`. A number may be several, see
+    :mod:`simulator.grid`; any of :class:`~simulator.settings.Settings` but the window may be a list.
 
     ``executor``: any of ``concurrent.futures``; None: so many ``workers`` of this machine (None: all its cores).
     ``out``: a file, .csv or .parquet, to which results are kept as they come; called again, it goes on with those it
