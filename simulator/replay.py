@@ -1,6 +1,7 @@
 """``simulate``: a trace, an allocator and a server's settings in; a :class:`~simulator.run.Run` out."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Unpack
 
 from allocators import make_allocator
@@ -60,7 +61,6 @@ def simulate(
     prompts, outputs = trace.prompt_tokens.tolist(), trace.output_tokens.tolist()
     status = _reject(prompts, outputs, allocator, chosen)
     rows = [row for row, rejected in enumerate(status) if not rejected]
-    rejected = list(status)
 
     ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token, allocator.grow_slots or 0)
     log = DecisionLog(allocator) if decisions else None
@@ -89,7 +89,7 @@ def simulate(
     preemptions = sum(served.preemptions.values())
     counted = {"iterations": served.iterations, "peak_batch": served.peak_batch, "preemptions": preemptions}
     counted |= {reason: status.count(reason) for reason in ("finished", "too_long", "never_fits")}
-    return Run(
+    run = Run(
         trace=Source.of(trace),
         allocator=allocator.spec,
         capacity=int(allocator.capacity),
@@ -101,8 +101,8 @@ def simulate(
         requests=requests_table(trace, outputs, status, served, waits),
         layouts=tuple(served.layouts),
         decisions=None if log is None else log.frame(),
-        warnings=(*server.warnings, *run_warnings(prompts, rejected, allocator, chosen, duration_ps)),
     )
+    return replace(run, warnings=(*server.warnings, *run_warnings(run, allocator)))
 
 
 def _allocator_and_server(allocator: AnyAllocator, given: dict[str, Any]) -> tuple[Allocator, Server]:

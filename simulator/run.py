@@ -150,7 +150,7 @@ class Run:
             "preemptions": self.counts["preemptions"],
             "finished": self.counts["finished"],
             "rejected": {reason: self.counts[reason] for reason in ("too_long", "never_fits")},
-            "prompts_over_budget": self._over_budget(),
+            "prompts_over_budget": self.prompts_over_budget(),
             "share": share(CATEGORIES, self.duration_ps),
             "share_saturated": share(SATURATED, whole["saturated_ps"]),
             "mean_largest_free": _ratio(whole["largest"], self.duration_ps),
@@ -159,7 +159,7 @@ class Run:
             "warnings": list(self.warnings),
         }
 
-    def _over_budget(self) -> int:
+    def prompts_over_budget(self) -> int:
         """Prompts longer than max_batch_tokens, of requests that were not rejected: each waits for an empty server."""
         budget = self.settings.max_batch_tokens
         if budget is None:

@@ -1,7 +1,7 @@
 """What is worth a word about runs: what their figures leave out, and what makes them hard to compare."""
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -9,44 +9,33 @@ import pandas as pd
 from allocators import Allocator
 from simulator.run import Run
 from simulator.schema import counted
-from simulator.settings import Settings
 
 _REASONS = {
     "too_long": "longer than max_model_len",
     "never_fits": "more than the empty pool can hold",
 }
+_OTHER_WORK = "their figures are of different work"
 
 
-def run_warnings(
-    prompts: Sequence[int], status: Sequence[str], allocator: Allocator, settings: Settings, duration_ps: int
-) -> list[str]:
-    """What is to be said of one run that covers so much time, a sentence each.
-
-    ``prompts``: tokens, one per request; ``status``: why each request was rejected, or "".
-    """
+def run_warnings(run: Run, allocator: Allocator) -> list[str]:
+    """What is to be said of one run, a sentence each."""
     told = []
-    if settings.window_s is not None and not duration_ps:
+    limit = run.settings.max_model_len
+    if run.settings.window_s is not None and not run.duration_ps:
         told.append("the run was over before the window began; nothing was measured")
-    if any(status):
-        told.append(_rejected(status))
-    limit, budget = settings.max_model_len, settings.max_batch_tokens
+    counts = {reason: run.counts[reason] for reason in _REASONS}
+    if any(counts.values()):
+        reasons = ", ".join(f"{count:,} {_REASONS[reason]}" for reason, count in counts.items() if count)
+        of_all = f"{sum(counts.values()):,} of {counted(run.trace.requests, 'request')}"
+        told.append(f"{of_all} rejected, and in no other figure: {reasons}")
     if limit is not None and limit > 1 and not allocator.fits_empty(1, limit - 1):
         told.append(
             f"the pool is too small for max_model_len: a request of {limit:,} tokens does not fit in "
-            f"{int(allocator.capacity):,} slots, even alone"
+            f"{run.capacity:,} slots, even alone"
         )
-    if budget is not None:
-        over = sum(prompt > budget for prompt, reason in zip(prompts, status, strict=True) if not reason)
-        if over:
-            told.append(f"{_over_budget(over)}; a budget above the longest prompt avoids that")
+    if over := run.prompts_over_budget():
+        told.append(f"{_over_budget(over)}; a budget above the longest prompt avoids that")
     return told
-
-
-def _rejected(status: Sequence[str]) -> str:
-    counts = {reason: sum(one == reason for one in status) for reason in _REASONS}
-    reasons = ", ".join(f"{count:,} {_REASONS[reason]}" for reason, count in counts.items() if count)
-    of_all = f"{sum(counts.values()):,} of {counted(len(status), 'request')}"
-    return f"{of_all} rejected, and left out of all figures: {reasons}"
 
 
 def _over_budget(count: int) -> str:
@@ -60,10 +49,10 @@ def _over_budget(count: int) -> str:
 def comparison_warnings(runs: Sequence[Run]) -> list[str]:
     """What is to be said of several runs beside each other: those that rejected different requests."""
     rejected = [_rejected_rows(run) for run in runs]
-    if all(one == other for one, other in combinations(rejected, 2)):
+    if all(one == other for one, other in pairwise(rejected)):
         return []
     counts = ", ".join(f"{run.name} {len(rows):,}" for run, rows in zip(runs, rejected, strict=True))
-    return [f"not all served the same requests; rejected were: {counts}. Their figures are of different work"]
+    return [f"not all rejected the same requests, and {_OTHER_WORK}; rejected were: {counts}"]
 
 
 def _rejected_rows(run: Run) -> set[Any]:
@@ -84,26 +73,20 @@ def merged(named: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 
 
 def table_warnings(results: pd.DataFrame) -> list[str]:
-    """What is to be said of the runs of a sweep, a row each, those that failed left out."""
+    """What is to be said of the runs of a sweep, a row each; of those that failed nothing."""
     done = results[results["error"].isna()]
     reasons = [f"rejected_{reason}" for reason in _REASONS]
-    rejected = done[reasons].astype("int64")
+    rejected, over = done[reasons].astype("int64").sum(axis=1), done["prompts_over_budget"]
+    small = done["capacity"] < done["max_model_len"].astype("float64") - 1
     of = f"of {counted(len(done), 'run')}"
     told = []
-    if most := int(rejected.sum(axis=1).max()) if len(done) else 0:
-        runs = int((rejected.sum(axis=1) > 0).sum())
-        columns = " and ".join(reasons)
-        told.append(
-            f"{runs:,} {of} rejected requests, up to {most:,}, and leave them out of all figures; see {columns}"
-        )
-        if done.groupby(["rate", "seed"], dropna=False)[reasons].nunique().gt(1).any(axis=None):
-            told.append(
-                "not all runs served the same requests; the figures of those that did not are of different work"
-            )
-    small = int((done["capacity"] < done["max_model_len"].astype("float64") - 1).sum())
-    if small:
-        told.append(f"in {small:,} {of} the pool is smaller than max_model_len")
-    if most := int(done["prompts_over_budget"].max()) if len(done) else 0:
-        runs = int((done["prompts_over_budget"] > 0).sum())
-        told.append(f"in {runs:,} {of} up to {_over_budget(most)}; see prompts_over_budget")
+    if rejected.any():
+        seen = f"see {' and '.join(reasons)}"
+        told.append(f"{(rejected > 0).sum():,} {of} rejected requests, up to {rejected.max():,}; {seen}")
+        if (done.groupby(["rate", "seed"], dropna=False)[reasons].nunique() > 1).any(axis=None):
+            told.append(f"not all runs rejected the same requests, and {_OTHER_WORK}")
+    if small.any():
+        told.append(f"in {small.sum():,} {of} the pool is smaller than max_model_len")
+    if over.any():
+        told.append(f"in {(over > 0).sum():,} {of} up to {_over_budget(int(over.max()))}; see prompts_over_budget")
     return told

@@ -12,7 +12,7 @@ import reference
 from allocators import Paged
 from scenarios import Scenario, compare, random_scenario
 from simulator import StepCost, Trace, simulate
-from simulator.replay import SettingsFields
+from simulator.settings import SettingsFields
 from simulator.waits import CAUSES
 
 CASES = 1200

@@ -133,9 +133,7 @@ def server_of(
         check_fits(slots * bytes_per_slot(model, **ways), model, gpu, **ways)
     if pool == "optional" and slots is None:
         _check_replay(known, spelled)
-    cost, assumed = StepCost(), []
-    if timed:
-        cost, assumed = _cost(known, model, gpu, slots, ways, spelled)
+    cost, assumed = _cost(known, model, gpu, slots, ways, spelled) if timed else (StepCost(), [])
     notes = [] if model is None else [f"{model.name}: {note}" for note in model.notes]
     settings = Settings(cost=cost, **own)
     return Server(settings, slots, estimate, model, **ways, warnings=(*assumed, *notes))
@@ -266,9 +264,9 @@ def _cost(
     except InputError as error:
         raise InputError(f"name {other}: with neither, the cost is that of {ASSUMED_GPU}, but {error}") from None
     made = made.with_of(f"{made.of} (assumed)")
-    said = f"no GPU is named: the cost is that of {made.of}; {other} says another"
+    said = f"no GPU is named: the cost is that of {made.of}"
     try:
         check_fits((slots or 1) * bytes_per_slot(model, **ways), model, assumed, **ways)
     except InputError as error:
-        said += f". It is more than the memory of such a GPU: {error}"
-    return made, [said]
+        said += f", although it does not fit there: {error}"
+    return made, [f"{said}; {other} says another"]
