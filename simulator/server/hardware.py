@@ -141,7 +141,7 @@ def server_of(
 
 def known_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords by our own names. Raises InputError for an unknown one, and for one given under both names."""
-    allowed = ["capacity", *ServerFields.__annotations__]
+    allowed = [*ServerFields.__annotations__, "capacity"]
     for name in given:
         if name not in allowed:
             raise InputError(f"unknown setting {name!r}; choose from {', '.join(allowed)}")
