@@ -14,6 +14,7 @@ import typer
 from allocators import ALLOCATORS, Allocator, InputError
 from allocators.base import one_of, whole
 from simulator.answers_cli import COMMANDS
+from simulator.models_cli import models
 from simulator.option_groups import OUTPUT, SectionedCommand, with_groups
 from simulator.options import (
     PAGE,
@@ -72,6 +73,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(trace_app, name="trace")
+app.command(short_help="Models and GPUs known by name.", cls=SectionedCommand)(models)
 app.command(
     name="sweep",
     short_help="Many runs side by side, on all cores or a cluster.",

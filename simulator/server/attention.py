@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from allocators.base import InputError
 from simulator.server.config import Config
 
-_FULL = {"full_attention", "attention", "global"}
-_WINDOWED = {"sliding_attention", "chunked_attention", "local"}
+_FULL = {"full_attention", "attention"}
+_WINDOWED = {"sliding_attention", "chunked_attention"}
 _NO_CACHE = {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "moe", "mlp"}
 _NEMOTRON = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
-_WINDOWS = ("sliding_window", "sliding_window_size", "attention_chunk_size", "attention_window_size", "window_size")
+_WINDOWS = ("sliding_window", "sliding_window_size", "attention_chunk_size", "attention_window_size")
 
 # Keys whose names say that the cache may be something else than keys and values in every layer.
 _SUSPECTS = re.compile(
@@ -47,18 +47,19 @@ _HEAD_KEYS = {
 }
 _LATENT_KEYS = {"kv_lora_rank", "v_head_dim", "mla_use_nope"}
 # Sizes of layers without a cache: understood once the file says which layers those are.
-_STATE_KEYS = re.compile(
-    r"(^|_)(mamba|ssm|lru)|recurren|linear_(key|value|num|conv|head)|conv|lru_width", re.IGNORECASE
-)
+_STATE_KEYS = re.compile(r"(^|_)(mamba|ssm|lru)|linear_(key|value|num|conv|head)|conv", re.IGNORECASE)
+
+# Types whose layers are not what their keys say.
+_REFUSED_KINDS = {"longcat_flash": "each layer has two attention blocks"}
 
 
 def check_understood(config: Config) -> None:
     """Raise InputError for the first key that says of the cache what is not understood here."""
+    if config.kind in _REFUSED_KINDS:
+        raise config.error("model_type", f"is not understood: {_REFUSED_KINDS[config.kind]}; give a Model(...) instead")
     known = _HEAD_KEYS | _COUNTERS.keys() | {"attn_layer_offset", "num_kv_shared_layers"}
     if config.given("kv_lora_rank"):
         known |= _LATENT_KEYS
-    if config.kind == "gpt_neo":
-        known.add("attention_types")  # attention_layers, written shorter
     told = config.kind == "falcon_h1" or any(config.given(key) for key in _COUNTERS)
     for key in config.present():
         if not _SUSPECTS.search(key) or key in known or _HARMLESS.match(key) or (told and _STATE_KEYS.search(key)):
@@ -86,10 +87,10 @@ def cached_layers(config: Config) -> int:
         shared = config.count("num_kv_shared_layers")
         if shared >= layers:
             raise config.error("num_kv_shared_layers", f"must be below the number of layers, {layers}")
-        config.notes.append(f"the last {shared} of {layers} layers use the cache of layers before them")
+        config.note(f"the last {shared} of {layers} layers use the cache of layers before them")
         layers -= shared
     elif layers < config.layers:
-        config.notes.append(
+        config.note(
             f"{layers} of {config.layers} layers keep a KV cache; the state of the others, "
             "of one size per request, is not counted"
         )
@@ -105,10 +106,8 @@ def _note_windows(config: Config) -> None:
     windowed = sum(kind in _WINDOWED for kind in kinds or [])
     if config.content.get("use_sliding_window") is False or key is None or (kinds is not None and not windowed):
         return
-    if kinds is None and key == "window_size":
-        return  # of something else: a vision tower's, or of time
     where = f"{windowed} of {len(kinds)} layers" if kinds is not None else "layers with it"
-    config.notes.append(f"{key} {config.content[key]}: {where} counted in full, as without a window")
+    config.note(f"{key} {config.content[key]}: {where} counted in full, as without a window")
 
 
 def _kinds(config: Config, key: str, kinds: Iterable[str]) -> int:
@@ -186,7 +185,7 @@ def _period(config: Config) -> int:
     return len(range(offset, config.layers, period))
 
 
-_LISTS = ("layer_types", "layers_block_type", "attention_layers")
+_LISTS = ("layer_types", "layers_block_type")
 _COUNTERS: dict[str, Callable[[Config], int]] = {
     **{key: _listed(key) for key in _LISTS},
     "block_types": _repeated,

@@ -8,15 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from allocators.base import InputError, whole
+from simulator.server.class_defaults import ALL_HEADS, CLASS_DEFAULTS
 
 _BYTES_PER_ELEMENT = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 _TEXT_PARTS = ("text_config", "language_config", "llm_config", "thinker_config")
 """Where multimodal models keep their language model."""
-
-# What transformers 5.24 takes where a file leaves the key out, if that is not what the sizes of the other keys give
-# (as many KV heads as heads; hidden size / heads). Files of Gemma 3 do leave them out.
-_CLASS_DEFAULTS: dict[str, dict[str, int]] = {}
 
 
 class MissingKeyError(InputError):
@@ -37,7 +34,12 @@ class Config:
         while part is not None:
             found = [part[key] for key in _TEXT_PARTS if isinstance(part.get(key), dict)]
             part = found[0] if found else None
-            self.content |= part or {}
+            self.content |= {key: value for key, value in (part or {}).items() if value is not None}
+
+    def note(self, text: str) -> None:
+        """Keep a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     @property
     def kind(self) -> str:
@@ -94,11 +96,13 @@ class Config:
 
     @property
     def layers(self) -> int:
-        return self.count("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+        kinds = self.content.get("layers_block_type")  # Nemotron-H's files may have nothing else
+        default = len(kinds) if isinstance(kinds, list) and kinds else None
+        return self.count("num_hidden_layers", "n_layer", "n_layers", "num_layers", default=default)
 
     @property
     def heads(self) -> int:
-        return self.count("num_attention_heads", "n_head", "n_heads")
+        return self.count("num_attention_heads", "n_head", "n_heads", default=self.class_default("num_attention_heads"))
 
     @property
     def hidden(self) -> int:
@@ -116,10 +120,9 @@ class Config:
 
     def class_default(self, key: str) -> int | None:
         """What transformers takes for ``key`` where a file of this model type leaves it out, with a note."""
-        value = None if key in self.content else _CLASS_DEFAULTS.get(self.kind, {}).get(key)
-        note = f"{key} is not in the file; {value}, as transformers takes it for {self.kind}"
-        if value is not None and note not in self.notes:
-            self.notes.append(note)
+        value = None if key in self.content else CLASS_DEFAULTS.get(self.kind, {}).get(key)
+        if value is not None:
+            self.note(f"{key} is not in the file: {value}, as transformers takes it for {self.kind}")
         return value
 
     @property
@@ -135,8 +138,15 @@ class Config:
         if self.flag("multi_query", default=self.kind == "gpt_bigcode"):
             return 1
         keys = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups")
-        default = self.class_default("num_key_value_heads")
-        return self.count(*keys, default=self.heads if default is None else default)
+        if self.given(*keys) is None:
+            return self.class_default("num_key_value_heads") or self._all_heads()
+        return self.count(*keys)
+
+    def _all_heads(self) -> int:
+        """As many KV heads as heads; with a note, unless the key is null or the model type is known for it."""
+        if self.kind not in ALL_HEADS and "num_key_value_heads" not in self.content:
+            self.note(f"no key says how many KV heads: all {self.heads} attention heads are assumed to have their own")
+        return self.heads
 
     def _old_falcon_heads(self) -> int:
         """Falcon before ``new_decoder_architecture``: one head, unless ``n_head_kv`` or ``multi_query`` says else."""
@@ -175,9 +185,11 @@ class Config:
         key = self.given("torch_dtype", "dtype")
         dtype = "assumed" if key is None else self.content[key]
         if key is None:
-            self.notes.append("no dtype in the file: bf16 or fp16 is assumed, 2 bytes per element")
+            self.note("no dtype in the file: bf16 or fp16 is assumed, 2 bytes per element")
             return 2
         if not isinstance(dtype, str) or dtype.removeprefix("torch.") not in _BYTES_PER_ELEMENT:
             allowed = ", ".join(_BYTES_PER_ELEMENT)
             raise InputError(f"{self.source}: {key}(={dtype!r}) must be one of {allowed}")
+        if dtype.removeprefix("torch.") == "float32":
+            self.note("float32 in the file: an engine that serves it in 16 bits needs half of weights and cache")
         return _BYTES_PER_ELEMENT[dtype.removeprefix("torch.")]

@@ -16,7 +16,7 @@ from simulator.server.config import Config
 from simulator.server.gpus import plain_name
 from simulator.server.parameters import count_parameters
 from simulator.server.presets import ALIASES, PRESETS, Preset
-from simulator.server.weights import weight_bytes
+from simulator.server.weights import cache_element, weight_bytes
 
 
 @dataclass(frozen=True)
@@ -85,23 +85,22 @@ def _model(name: str, config: Config, preset: Preset | None = None) -> Model:
     check_understood(config)
     layers, latent, element = cached_layers(config), latent_dim(config), config.bytes_per_element
     counted = count_parameters(config)
-    total = counted.total if counted else None
-    weights = weight_bytes(config, counted, element) if counted else None
-    active = counted.active if counted else None
-    notes = config.notes
-    unknown = config.unknown
+    total, active = (counted.total, counted.active) if counted else (None, None)
+    weights = None
+    if preset is not None and preset.weight_bytes is not None:
+        weights = preset.weight_bytes
+    elif preset is not None and preset.parameters is not None:
+        weights = preset.parameters * element
+    elif counted is not None:
+        weights = weight_bytes(config, counted, element)
     if preset is not None:
-        total, weights = preset.parameters or total, preset.weight_bytes or weights
-        active = preset.active_parameters or active
-        notes, unknown = [*notes, *preset.notes], "" if total else unknown
-        if preset.parameters and not preset.weight_bytes:
-            weights = preset.parameters * element
+        total, active = preset.parameters or total, preset.active_parameters or active
     return Model(
         name,
         layers,
         1 if latent else config.kv_heads,
         latent or config.head_dim,
-        element,
+        cache_element(config, element),
         total,
         weights,
         active,
@@ -109,8 +108,8 @@ def _model(name: str, config: Config, preset: Preset | None = None) -> Model:
         config.heads,
         config.vocab,
         config.max_positions,
-        tuple(notes),
-        unknown,
+        (*config.notes, *(preset.notes if preset else ())),
+        "" if total and weights else config.unknown,
     )
 
 

@@ -172,5 +172,5 @@ def count_parameters(config: Config) -> Parameters | None:
         return None
     towers = [key for key in ("vision_config", "audio_config") if config.given(key)]
     if towers:
-        config.notes.append(f"parameters and weights of the language model only, without {' and '.join(towers)}")
+        config.note(f"parameters and weights of the language model only, without {' and '.join(towers)}")
     return parameters

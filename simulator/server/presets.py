@@ -38,9 +38,13 @@ def _bf16(kind: str, positions: int, *sizes: int, **more: Any) -> Preset:
     return Preset(_sizes(kind, "bfloat16", positions, *sizes, **more))
 
 
+def _windows(layers: int, windowed: int) -> list[str]:
+    """``windowed`` layers with a window, then one without, and so on."""
+    return ((["sliding_attention"] * windowed + ["full_attention"]) * layers)[:layers]
+
+
 def _gpt_oss(layers: int, experts: int, logged_gib: float) -> Preset:
-    windows = ["sliding_attention", "full_attention"] * (layers // 2)
-    more = {"head_dim": 64, "sliding_window": 128, "layer_types": windows, "attention_bias": True}
+    more = {"head_dim": 64, "sliding_window": 128, "layer_types": _windows(layers, 1), "attention_bias": True}
     more |= {"num_local_experts": experts, "num_experts_per_tok": 4, "quantization_config": {"quant_method": "mxfp4"}}
     config = _sizes("gpt_oss", "bfloat16", 131072, layers, 2880, 2880, 64, 8, 201088, **more)
     note = f"weights as vLLM 0.11 logs them on an H100: {logged_gib} GiB (MXFP4, padded)"
@@ -57,11 +61,11 @@ _DEEPSEEK_V3 = _sizes(
 
 _LLAMA_8B = (32, 4096, 14336, 32, 8, 128256)
 _LLAMA_70B = (80, 8192, 28672, 64, 8, 128256)
-_GEMMA3 = {"sliding_window": 1024, "sliding_window_pattern": 6}
+
 _WITH_VISION = "parameters and weights with the vision tower, counted by building the model with transformers 5.24"
 
-# Sizes: the files that hardware.md of the project's facts names (llm-analysis, vidur, LLMServingSim, torchtitan, vLLM's
-# tests/config/base_model_arch_groundtruth.json, transformers' converters and defaults).
+# Sizes: llm-analysis, vidur, LLMServingSim, torchtitan, vLLM's tests/config/base_model_arch_groundtruth.json, and
+# transformers' converters and defaults. Each count of parameters equals that of a build with transformers 5.24.
 PRESETS: dict[str, Preset] = {
     "OPT-13B": Preset(
         {
@@ -88,6 +92,9 @@ PRESETS: dict[str, Preset] = {
         _sizes("llama4_text", "bfloat16", 10485760, 48, 5120, 8192, 40, 8, 202048)
         | {"head_dim": 128, "attention_chunk_size": 8192, "num_local_experts": 16, "num_experts_per_tok": 1}
         | {"layer_types": (["chunked_attention"] * 3 + ["full_attention"]) * 12},
+        parameters=108_225_039_360,
+        active_parameters=17_172_894_720,
+        notes=(_WITH_VISION,),
     ),
     "Qwen2.5-7B": _bf16("qwen2", 32768, 28, 3584, 18944, 28, 4, 152064),
     "Qwen2.5-32B": _bf16("qwen2", 32768, 64, 5120, 27648, 40, 8, 152064),
@@ -127,19 +134,50 @@ PRESETS: dict[str, Preset] = {
         _sizes("qwen3_next", "bfloat16", 262144, 48, 2048, 5120, 16, 2, 151936)
         | {"head_dim": 256, "full_attention_interval": 4, "num_experts": 512, "num_experts_per_tok": 10},
         parameters=79_674_391_296,
+        active_parameters=3_874_929_408,
     ),
-    "Mistral-7B": _bf16("mistral", 32768, 32, 4096, 14336, 32, 8, 32000, sliding_window=4096),
+    "Mistral-7B": _bf16(
+        "mistral", 32768, 32, 4096, 14336, 32, 8, 32000, sliding_window=4096, layer_types=["sliding_attention"] * 32
+    ),
     "Mistral-7B-v0.3": _bf16("mistral", 32768, 32, 4096, 14336, 32, 8, 32768),
     "Mixtral-8x7B": _bf16("mixtral", 32768, 32, 4096, 14336, 32, 8, 32000, num_local_experts=8, num_experts_per_tok=2),
     "Mistral-Small-24B": _bf16("mistral", 32768, 40, 5120, 32768, 32, 8, 131072, head_dim=128),
-    "Gemma-2-9B": _bf16("gemma2", 8192, 42, 3584, 14336, 16, 8, 256000, head_dim=256, sliding_window=4096),
+    "Gemma-2-9B": _bf16(
+        "gemma2", 8192, 42, 3584, 14336, 16, 8, 256000, head_dim=256, sliding_window=4096, layer_types=_windows(42, 1)
+    ),
     "Gemma-3-12B": Preset(
-        _sizes("gemma3_text", "bfloat16", 131072, 48, 3840, 15360, 16, 8, 262208, head_dim=256, **_GEMMA3),
+        _sizes(
+            "gemma3_text",
+            "bfloat16",
+            131072,
+            48,
+            3840,
+            15360,
+            16,
+            8,
+            262208,
+            head_dim=256,
+            sliding_window=1024,
+            layer_types=_windows(48, 5),
+        ),
         parameters=12_187_325_040,
         notes=(_WITH_VISION,),
     ),
     "Gemma-3-27B": Preset(
-        _sizes("gemma3_text", "bfloat16", 131072, 62, 5376, 21504, 32, 16, 262208, head_dim=128, **_GEMMA3),
+        _sizes(
+            "gemma3_text",
+            "bfloat16",
+            131072,
+            62,
+            5376,
+            21504,
+            32,
+            16,
+            262208,
+            head_dim=128,
+            sliding_window=1024,
+            layer_types=_windows(62, 5),
+        ),
         parameters=27_432_406_640,
         notes=(_WITH_VISION,),
     ),

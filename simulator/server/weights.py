@@ -14,30 +14,49 @@ from simulator.server.parameters import Parameters
 _MXFP4_BITS = Fraction(17, 4)  # 4 bits, and a scale of 8 for every 32
 
 
+def _scheme(config: Config) -> tuple[str, Mapping[str, Any]] | None:
+    """The key of the quantisation and what it says; None for a model that is not quantised."""
+    key = config.given("quantization_config", "compression_config")
+    if key is None:
+        return None
+    if not isinstance(config.content[key], dict):
+        raise config.error(key, "must be an object")
+    return key, config.content[key]
+
+
 def weight_bytes(config: Config, parameters: Parameters, element: int) -> int | None:
     """Bytes of the weights; None, with the reason in ``config.unknown``, for a quantisation not understood here.
 
     ``element`` is the bytes of an element that is not quantised.
     """
-    if config.given("quantization_config", "compression_config") is None:
+    found = _scheme(config)
+    if found is None:
         return parameters.total * element
-    key = str(config.given("quantization_config", "compression_config"))
-    scheme = config.content[key]
-    if not isinstance(scheme, dict):
-        raise config.error(key, "must be an object")
-    method = scheme.get("quant_method")
+    key, scheme = found
+    method, quantised = scheme.get("quant_method"), parameters.total - parameters.tables
+    bits = _bits(scheme)
     if method == "mxfp4" and parameters.experts:
         quantised, bits = parameters.experts, _MXFP4_BITS
-    else:
-        quantised, bits_or_none = parameters.total - parameters.tables, _bits(scheme)
-        if bits_or_none is None:
-            config.unknown = f"{config.source}: {key} with quant_method {method!r} is not understood"
-            return None
-        bits = bits_or_none
-    config.notes.append(
-        f"weights quantised by {method}: their bytes leave out what else the checkpoint keeps in 16 bits"
-    )
+    if bits is None:
+        config.unknown = f"{config.source}: {key} with quant_method {method!r} is not understood"
+        return None
+    config.note(f"weights quantised by {method}; what else the checkpoint keeps in 16 bits is not counted")
     return (parameters.total - quantised) * element + int(quantised * bits / 8)
+
+
+def cache_element(config: Config, element: int) -> int:
+    """Bytes of an element of the cache in the data type that the checkpoint says; ``element``, where it says none."""
+    found = _scheme(config)
+    if found is None:
+        return element
+    key, scheme = found
+    kv = scheme.get("kv_cache_scheme") or scheme.get("kv_cache_quant_algo")
+    if kv is None:
+        return element
+    if (isinstance(kv, dict) and kv.get("num_bits") == 8) or kv == "FP8":
+        config.note("the checkpoint says that its KV cache is in 8 bits")
+        return 1
+    raise config.error(key, "has a KV cache scheme that is not understood; understood are those with 8 bits")
 
 
 def _bits(scheme: Mapping[str, Any]) -> Fraction | None:
@@ -49,7 +68,7 @@ def _bits(scheme: Mapping[str, Any]) -> Fraction | None:
         return 8 + scales
     if method in ("gptq", "awq") and _whole_numbers([scheme.get("bits"), scheme.get("group_size")], 2):
         bits = Fraction(scheme["bits"])
-        return bits + (16 + bits) / scheme["group_size"]  # a scale of 16 bits and a zero point for each group
+        return bits + (16 + bits) / Fraction(scheme["group_size"])  # a scale of 16 bits and a zero point for each group
     if method == "compressed-tensors":
         groups = scheme.get("config_groups")
         return _compressed_bits(list(groups.values())) if isinstance(groups, dict) else None
