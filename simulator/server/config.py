@@ -135,16 +135,19 @@ class Config:
         if self.given("multi_query_attention") is not None:
             groups = self.flag("multi_query_attention")
             return self.count("multi_query_group_num") if groups else self.heads
-        if self.flag("multi_query", default=self.kind == "gpt_bigcode"):
-            return 1
         keys = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups")
+        if self.flag("multi_query", default=self.kind == "gpt_bigcode"):
+            if self.count(*keys, default=1) != 1:
+                raise self.error(str(self.given(*keys)), "must be 1 where multi_query is true")
+            return 1
         if self.given(*keys) is None:
             return self.class_default("num_key_value_heads") or self._all_heads()
         return self.count(*keys)
 
     def _all_heads(self) -> int:
         """As many KV heads as heads; with a note, unless the key is null or the model type is known for it."""
-        if self.kind not in ALL_HEADS and "num_key_value_heads" not in self.content:
+        said = self.kind in ALL_HEADS or "num_key_value_heads" in self.content or "multi_query" in self.content
+        if not said:
             self.note(f"no key says how many KV heads: all {self.heads} attention heads are assumed to have their own")
         return self.heads
 

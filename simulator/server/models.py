@@ -7,8 +7,10 @@ layers x latent_dim x bytes per element.
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from allocators.base import InputError, whole
 from simulator.server.attention import cached_layers, check_understood, latent_dim
@@ -123,13 +125,13 @@ MODELS = {name: _preset(name) for name in PRESETS}
 
 
 def _named(name: str) -> Model | None:
-    """The preset of that name: in any case, with or without its maker, ``-hf``, ``-instruct``, ``-chat`` or ``-it``."""
-    plain = re.sub(r"(instruct|chat|it|hf|base|v1)+$", "", plain_name(name.rpartition("/")[2]))
+    """The preset of that name: in any case, with or without its maker (``meta-llama/``), ``-instruct`` and the like."""
+    if "/" in name and Path(name).exists():
+        return None
+    plain = plain_name(name.rpartition("/")[2])
+    short = re.sub(r"instruct|chat|hf$|base$|it$|pt$", "", plain).removeprefix("meta")
     found = {plain_name(preset): preset for preset in PRESETS} | ALIASES
-    for key in (plain_name(name), plain, plain.removeprefix("meta")):
-        if key in found:
-            return MODELS[found[key]]
-    return None
+    return next((MODELS[found[key]] for key in (plain, short) if key in found), None)
 
 
 def load_model(name_or_path: str | Path) -> Model:
@@ -155,4 +157,9 @@ def load_model(name_or_path: str | Path) -> Model:
         raise InputError(f"{name}: not JSON; a Hugging Face config.json is needed") from None
     if not isinstance(content, dict):
         raise InputError(f"{name}: must hold a JSON object with num_hidden_layers, num_attention_heads, ...")
+    return read_model(name, content)
+
+
+def read_model(name: str, content: Mapping[str, Any]) -> Model:
+    """The model that the content of a ``config.json`` describes; errors begin with ``name``."""
     return _model(name, Config(name, content))

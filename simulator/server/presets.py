@@ -189,7 +189,6 @@ PRESETS: dict[str, Preset] = {
 
 # Other names of the same shapes, letters, digits and dots only.
 ALIASES = {
-    "llama38binstruct": "Llama-3-8B",
     "mistral7bv0.1": "Mistral-7B",
     "mixtral8x7bv0.1": "Mixtral-8x7B",
     "llama4scout17b16e": "Llama-4-Scout",
