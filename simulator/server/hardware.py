@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict
 
 from allocators.base import InputError, whole
 from simulator.cost import StepCost, parse_bytes
-from simulator.server.cache import bytes_per_slot, slots_for
+from simulator.server.cache import bytes_per_slot, kv_cache_dtype_of, slots_for
 from simulator.server.gpus import Gpu, load_gpu
 from simulator.server.models import Model, load_model
 from simulator.server.pool import PoolEstimate, check_fits, estimate_pool
@@ -89,10 +89,15 @@ class Server:
         return [f"{self.slots * each / _GIB:,.2f} GiB of {self.model.name}, {each:,} bytes per slot"]
 
     def too_small_for(self, slots: int) -> list[str]:
-        """A sentence, when a pool of so many slots is more than the GPUs have left."""
+        """A sentence, when a pool of ``slots`` is more than the GPUs have left; else none."""
         if self.pool is None or slots <= self.pool.slots:
             return []
-        return [f"{slots:,} slots do not fit: {self.pool.lines()[-1].strip()}"]
+        gpus = self.pool.tensor_parallel_size
+        where = f"one {self.pool.gpu.name}" if gpus == 1 else f"{gpus} {self.pool.gpu.name}"
+        return [
+            f"a pool of {slots:,} slots does not fit: {where} with {self.pool.model.name} has room for "
+            f"{self.pool.slots:,}"
+        ]
 
 
 def cost_line(cost: StepCost) -> str:
@@ -117,10 +122,7 @@ def server_of(
     known = known_settings(given)
     model, gpu = _model(known.get("model")), _gpu(known.get("gpu"))
     _check_needs(known, pool, held, spelled)
-    ways: dict[str, Any] = {
-        "tensor_parallel_size": whole(spelled("tensor_parallel_size"), known.get("tensor_parallel_size") or 1),
-        "kv_cache_dtype": known.get("kv_cache_dtype") or "auto",
-    }
+    ways = _ways(known, spelled)
     own = {name: value for name, value in known.items() if name in SettingsFields.__annotations__ and name != "cost"}
     limits = Settings(**own)
     estimate, slots = None, held
@@ -168,6 +170,15 @@ def _gpu(given: Any) -> Gpu | None:
     if isinstance(given, str):
         return load_gpu(given)
     raise InputError(f"gpu(={given!r}) must be a Gpu, or the name of one")
+
+
+def _ways(known: Mapping[str, Any], spelled: Callable[[str], str]) -> dict[str, Any]:
+    """How the cache is laid out: over how many GPUs, and in which type."""
+    gpus, dtype = known.get("tensor_parallel_size"), known.get("kv_cache_dtype")
+    return {
+        "tensor_parallel_size": 1 if gpus is None else whole(spelled("tensor_parallel_size"), gpus),
+        "kv_cache_dtype": "auto" if dtype is None else kv_cache_dtype_of(dtype),
+    }
 
 
 def _check_needs(known: Mapping[str, Any], pool: Pool, held: int | None, spelled: Callable[[str], str]) -> None:
