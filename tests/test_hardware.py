@@ -125,7 +125,7 @@ def test_what_does_not_go_together_is_told(given: dict[str, Any], told: str) -> 
 def test_a_model_of_unknown_size_needs_a_cost() -> None:
     unknown = load_model("llama-3-8b").__class__("mine", 2, 2, 64)
     with pytest.raises(
-        InputError, match="name gpu or cost: with neither, the cost is that of H100, but the .* not known"
+        InputError, match=r"name gpu or cost: with neither, the cost is that of H100, but the .* not known"
     ):
         server_of({"capacity": 9, "model": unknown})
     assert server_of({"memory": "1MiB", "model": unknown, "cost": "base=1ms"}).slots == 1024
@@ -144,11 +144,11 @@ def test_an_allocator_or_its_spec_a_trace_or_its_text_are_the_same() -> None:
     spec, made = "paged:block_size=8", Paged(4000, 8)
     assert simulate(text, spec, capacity=4000, **limits).summary() == simulate(trace, made, **limits).summary()
     wanted: dict[str, Any] = {"max_refused": "5%", "checks": 1, **limits}
-    assert size(text, spec, **wanted) == size(trace, Paged(7, 8), **wanted)
+    assert size(text, spec, **wanted) == size(trace, Paged(9, 8), **wanted)
     assert fit("sharegpt:seed=1", spec, 4000, 1024) == fit("sharegpt:seed=1", made, 4000, 1024)
     assert advise(text, [8, 16]).table.equals(advise(trace, [8, 16]).table)
     table = sweep(text, [spec], capacity=4000, workers=1, **limits)
-    assert table["used"].tolist() == sweep(text, Paged(5, 8), capacity=4000, workers=1, **limits)["used"].tolist()
+    assert table["used"].tolist() == sweep(text, Paged(9, 8), capacity=4000, workers=1, **limits)["used"].tolist()
 
 
 def test_every_function_takes_the_pool_of_a_gpu() -> None:
@@ -182,11 +182,11 @@ def test_what_is_no_allocator_is_told_what_is(wrong: Any) -> None:
 
 
 def test_an_allocator_that_exists_has_its_size() -> None:
-    with pytest.raises(InputError, match="capacity goes with an allocator's spec.* has 100 slots"):
+    with pytest.raises(InputError, match=r"capacity goes with an allocator's spec.* has 100 slots"):
         simulate(TRACE, Paged(100), capacity=100)
     with pytest.raises(InputError, match="here the allocator says how large it is"):
         simulate(TRACE, Paged(100), model="llama-3-8b", gpu="h100", activation_memory="1GiB")
-    with pytest.raises(InputError, match="a pool of 122.07 GiB"):
+    with pytest.raises(InputError, match="a pool of 122"):
         simulate(TRACE, Paged(10**6), model="llama-3-8b", gpu="h100")
     assert simulate(TRACE, Paged(100), model="llama-3-8b", gpu="h100").settings.cost.of.startswith("Llama-3-8B on one")
 

@@ -41,7 +41,7 @@ def test_a_group_arrives_as_one() -> None:
 
 
 def test_a_missing_option_of_a_group_is_told() -> None:
-    with pytest.raises(Exception, match="--width"):
+    with pytest.raises(Exception, match="width"):
         app(["box"], standalone_mode=False)
 
 
