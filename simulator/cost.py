@@ -205,9 +205,10 @@ class StepCost:
         slot = bytes_per_slot(model, tensor_parallel_size, kv_cache_dtype)
         if model.active_parameters is None or model.weight_bytes is None:
             why = f" ({model.unknown})" if model.unknown else ""
-            what = "number of parameters" if model.active_parameters is None else "bytes of the weights"
+            number = model.active_parameters is None
+            what = f"the {'number of parameters' if number else 'bytes of the weights'} of model {model.name!r}"
             remedy = "give Model(..., parameters=N, weight_bytes=N), or the costs themselves"
-            raise InputError(f"the {what} of model {model.name!r} is not known{why}; {remedy}")
+            raise InputError(f"{what} {'is' if number else 'are'} not known{why}; {remedy}")
 
         def time_ps(amount: int, per_s: int) -> int:
             return round(Fraction(amount * 10**12, per_s * tensor_parallel_size))

@@ -32,8 +32,6 @@ class StartUp:
     source: str
     max_num_seqs: int | None = None
     """None: the default of that version."""
-    why: str = ""
-    """What is known of the difference."""
 
     @property
     def gpu(self) -> Gpu:
@@ -91,7 +89,6 @@ GEMMA_3_4B = _of("Gemma-3-4B", "gemma3_text", 34, 2560, 10240, 8, 4, 262208, hea
 QWEN_14B = _of("Qwen2.5-14B", "qwen2", 48, 5120, 13824, 40, 8, 152064)
 LLAMA_2_70B = _of("Llama-2-70B", "llama", 80, 8192, 28672, 64, 8, 32000)
 _PLANNER = "llm-d-planner"
-_V0_PEAK = "V0 profiled prompts of max_model_len, not the sampler"
 
 ROWS = [
     StartUp("1", MODELS["Llama-3.1-8B"], "H100", 79.18, 1, 0.90, 51.38, "0.11", _PLANNER),

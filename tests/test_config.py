@@ -239,3 +239,12 @@ def test_a_missing_intermediate_size_leaves_the_bytes_per_slot() -> None:
     model = read_model("m", {key: value for key, value in LLAMA.items() if key != "intermediate_size"})
     assert (model.bytes_per_slot, model.parameters) == (2 * 2 * 3 * 4 * 2, None)
     assert model.unknown == "m: intermediate_size is missing; it must be a whole number >= 1"
+
+
+def test_no_default_is_noted_where_another_key_says_it() -> None:
+    model = read_model(
+        "m",
+        {"model_type": "gemma3_text", "torch_dtype": "bfloat16", "num_hidden_layers": 2, "n_head": 4}
+        | {"hidden_size": 64, "num_kv_heads": 2, "kv_channels": 32},
+    )
+    assert (model.heads, model.kv_heads, model.head_dim, model.notes) == (4, 2, 32, ())

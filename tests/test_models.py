@@ -1,6 +1,7 @@
 """Models: bytes per slot, parameters and weights of the presets against the published counts, and their names."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,7 +143,7 @@ def test_a_latent_stands_in_place_of_keys_and_values() -> None:
 
 @pytest.mark.parametrize("field", ["layers", "kv_heads", "head_dim", "bytes_per_element", *OPTIONAL])
 def test_a_model_of_ones_own_is_checked(field: str) -> None:
-    sizes = {"layers": 1, "kv_heads": 1, "head_dim": 1, field: 0}
+    sizes: dict[str, Any] = {"layers": 1, "kv_heads": 1, "head_dim": 1, field: 0}
     with pytest.raises(InputError, match=rf"m: {field}\(=0\) must be a whole number >= 1"):
         Model("m", **sizes)
 

@@ -60,6 +60,8 @@ def check_understood(config: Config) -> None:
     known = _HEAD_KEYS | _COUNTERS.keys() | {"attn_layer_offset", "num_kv_shared_layers"}
     if config.given("kv_lora_rank"):
         known |= _LATENT_KEYS
+    if not config.flag("use_cla"):
+        known.add("cla_share_factor")  # Hunyuan's files carry it unused
     told = config.kind == "falcon_h1" or any(config.given(key) for key in _COUNTERS)
     for key in config.present():
         if not _SUSPECTS.search(key) or key in known or _HARMLESS.match(key) or (told and _STATE_KEYS.search(key)):
@@ -104,7 +106,9 @@ def _note_windows(config: Config) -> None:
     key = config.given(*_WINDOWS)
     kinds = next((config.names(key) for key in _LISTS if config.given(key)), None)
     windowed = sum(kind in _WINDOWED for kind in kinds or [])
-    if config.content.get("use_sliding_window") is False or key is None or (kinds is not None and not windowed):
+    # Qwen's files carry a window that is not used.
+    used = config.flag("use_sliding_window", default=not config.kind.startswith("qwen"))
+    if not used or key is None or (kinds is not None and not windowed):
         return
     where = f"{windowed} of {len(kinds)} layers" if kinds is not None else "layers with it"
     config.note(f"{key} {config.content[key]}: {where} counted in full, as without a window")

@@ -102,7 +102,9 @@ class Config:
 
     @property
     def heads(self) -> int:
-        return self.count("num_attention_heads", "n_head", "n_heads", default=self.class_default("num_attention_heads"))
+        keys = ("num_attention_heads", "n_head", "n_heads")
+        default = None if self.given(*keys) else self.class_default("num_attention_heads")
+        return self.count(*keys, default=default)
 
     @property
     def hidden(self) -> int:
@@ -173,10 +175,10 @@ class Config:
 
     @property
     def head_dim(self) -> int:
-        key = self.given("head_dim", "attention_head_dim", "kv_channels")
-        default = self.class_default("head_dim")
-        if key is not None or default is not None:
-            return self.count("head_dim", "attention_head_dim", "kv_channels", default=default)
+        keys = ("head_dim", "attention_head_dim", "kv_channels")
+        default = None if self.given(*keys) else self.class_default("head_dim")
+        if self.given(*keys) or default is not None:
+            return self.count(*keys, default=default)
         if self.hidden % self.heads:
             allowed = f"a multiple of num_attention_heads(={self.heads}) where there is no head_dim"
             raise InputError(f"{self.source}: hidden_size(={self.hidden}) must be {allowed}")

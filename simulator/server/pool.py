@@ -173,22 +173,25 @@ def _utilization(value: float) -> float:
 
 def _weights_of(model: Model) -> int:
     if model.weight_bytes is None:
+        why = f" ({model.unknown})" if model.unknown else ""
         remedy = "give Model(..., weight_bytes=N), or the pool itself"
-        raise InputError(f"the bytes of the weights of model {model.name!r} are not known; {remedy}")
+        raise InputError(f"the bytes of the weights of model {model.name!r} are not known{why}; {remedy}")
     return model.weight_bytes
 
 
 def _allowance(model: Model, gpu: Gpu, gpus: int, given: int | str | None, max_num_seqs: int | None) -> tuple[int, str]:
     """Bytes per GPU besides weights and cache, and where the number comes from."""
     if given is not None:
-        return (0 if given == 0 else parse_bytes(given, "activation_memory")), "as given"
+        return (0 if str(given).strip() == "0" else parse_bytes(given, "activation_memory")), "as given"
     if model.vocab_size is None:
         raise InputError(f"the vocabulary of model {model.name!r} is not known; give activation_memory")
     sequences = default_max_num_seqs(gpu) if max_num_seqs is None else whole("max_num_seqs", max_num_seqs)
-    sampled = max(SAMPLER_BYTES * sequences * model.vocab_size, LEAST_PROFILED_BYTES)
-    other = NON_TORCH_BYTES[gpus > 1]
+    sampled, other = SAMPLER_BYTES * sequences * model.vocab_size, NON_TORCH_BYTES[gpus > 1]
     assumed = f"max_num_seqs {sequences:,}" + (", vLLM's default on this card" if max_num_seqs is None else "")
     rule = f"{SAMPLER_BYTES} bytes x {assumed} x vocabulary {model.vocab_size:,}"
+    if sampled < LEAST_PROFILED_BYTES:
+        sampled = LEAST_PROFILED_BYTES
+        rule = f"at least {gib(sampled)}, as start-ups with little to sample logged it"
     return sampled + other, f"{rule} + {gib(other)} outside torch, as start-ups of vLLM 0.11 logged it"
 
 
