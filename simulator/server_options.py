@@ -25,20 +25,18 @@ MemoryOption = Annotated[
 ]
 
 
+def allocator_option(examples: str) -> Any:
+    """The option that names allocators, with examples of what it takes."""
+    own = "or your own: package.module.Class:arg=1. Repeat to compare."
+    return typer.Option("-a", "--allocator", metavar="SPEC", help=f"Such as {examples}, {own}")
+
+
 @dataclass(frozen=True)
 class AllocatorOptions(OptionGroup):
     """Which allocators."""
 
     section: ClassVar[str] = "Allocators"
-    allocator: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-a",
-            "--allocator",
-            metavar="SPEC",
-            help="Such as paged or paged:block_size=16, or your own: package.module.Class:arg=1. Repeat to compare.",
-        ),
-    ] = None
+    allocator: Annotated[list[str] | None, allocator_option("paged or paged:block_size=16")] = None
     block_size: Annotated[
         int | None, whole_number("N", "Of each paged allocator that names none; without -a: paged:block_size=N.")
     ] = None

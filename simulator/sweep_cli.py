@@ -42,6 +42,7 @@ from simulator.server_options import (
     MemoryOption,
     PoolOptions,
     ServerOptions,
+    allocator_option,
     as_option,
 )
 from simulator.sweep_report import curves, print_sweep
@@ -62,13 +63,7 @@ class GridAllocatorOptions(AllocatorOptions):
 
     allocator: Annotated[
         list[str] | None,
-        typer.Option(
-            "-a",
-            "--allocator",
-            metavar="SPEC",
-            help="Such as paged:block_size=16, or several in braces, quoted: 'paged:block_size={1,16}'; or your own: "
-            "package.module.Class:arg=1. Repeat for more.",
-        ),
+        allocator_option("paged:block_size=16, several in braces, quoted: 'paged:block_size={1,16}'"),
     ] = None
 
 

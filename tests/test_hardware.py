@@ -27,9 +27,9 @@ def test_slots_are_what_bytes_hold_whole() -> None:
 
 
 def test_a_model_and_a_gpu_say_how_large_the_pool_is() -> None:
-    more = {"tensor_parallel_size": 2, "gpu_memory_utilization": 0.9, "kv_cache_dtype": "fp8"}
+    more: dict[str, Any] = {"tensor_parallel_size": 2, "gpu_memory_utilization": 0.9, "kv_cache_dtype": "fp8"}
     made = server_of({**H100, **more, "max_batch": 64, "activation_memory": "2GiB"})
-    alone = estimate_pool("llama-3-8b", "h100", **more, activation_memory="2GiB", max_num_seqs=64)  # type: ignore[arg-type]
+    alone = estimate_pool("llama-3-8b", "h100", **more, activation_memory="2GiB", max_num_seqs=64)
     assert (made.pool, made.slots) == (alone, alone.slots)
     assert made.lines() == [*alone.lines(), "cost of an iteration: Llama-3-8B on 2 H100, from peak rates"]
     assert made.settings.cost == StepCost.from_hardware("llama-3-8b", "h100", 2, "fp8")
@@ -152,7 +152,7 @@ def test_an_allocator_or_its_spec_a_trace_or_its_text_are_the_same() -> None:
 
 
 def test_every_function_takes_the_pool_of_a_gpu() -> None:
-    pool = {"model": "llama-3-8b", "gpu": "rtx-4090", "max_model_len": 2048}
+    pool: dict[str, Any] = {"model": "llama-3-8b", "gpu": "rtx-4090", "max_model_len": 2048}
     slots = server_of(pool).slots
     assert simulate(TRACE, "paged", **pool).capacity == slots
     assert fit("sharegpt", "contiguous", **pool).capacity == slots
