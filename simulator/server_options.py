@@ -12,7 +12,8 @@ from allocators.spec import parse_spec
 from simulator.cost import StepCost
 from simulator.option_groups import OptionGroup
 from simulator.options import number, whole_number
-from simulator.server.hardware import Pool, Server, server_of
+from simulator.server.combinations import Pool
+from simulator.server.hardware import Server, server_of
 from simulator.server.pool import DEFAULT_UTILIZATION, KV_CACHE_DTYPES
 
 _PAGED = "paged"

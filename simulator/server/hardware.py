@@ -8,11 +8,12 @@ rates; a model without either is taken to run on an H100, and that is said. What
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 from allocators.base import InputError, whole
 from simulator.cost import StepCost, parse_bytes
 from simulator.server.cache import bytes_per_slot, kv_cache_dtype_of, slots_for
+from simulator.server.combinations import OF_AN_ESTIMATE, Pool, check_needs, check_replay
 from simulator.server.gpus import Gpu, load_gpu
 from simulator.server.models import Model, load_model
 from simulator.server.pool import PoolEstimate, check_fits, estimate_pool
@@ -20,9 +21,6 @@ from simulator.settings import MOST_SLOTS, Settings, SettingsFields
 
 ASSUMED_GPU = "H100"
 """Whose peak rates a model's cost is taken from when neither a GPU nor a cost is named."""
-
-Pool = Literal["needed", "optional", "sought"]
-"""Whether a pool must be given, may be given, or is what is asked for."""
 
 
 class HardwareFields(TypedDict, total=False):
@@ -48,9 +46,6 @@ class ServerFields(SettingsFields, HardwareFields, total=False):
 
 _GIB = 1 << 30
 _ALIASES = {"max_num_seqs": "max_batch", "max_num_batched_tokens": "max_batch_tokens"}
-_OF_A_MODEL = ("memory", "gpu", "tensor_parallel_size", "kv_cache_dtype")
-_OF_AN_ESTIMATE = ("gpu_memory_utilization", "activation_memory")
-_OF_A_REPLAY = ("cost", "max_batch", "max_batch_tokens", "preemption", "swap_slots", "window_s", "model")
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,7 @@ def server_of(
     """
     known = known_settings(given)
     model, gpu = _model(known.get("model")), _gpu(known.get("gpu"))
-    _check_needs(known, pool, held, spelled)
+    check_needs(known, pool, held, spelled)
     ways = _ways(known, spelled)
     own = {name: value for name, value in known.items() if name in SettingsFields.__annotations__ and name != "cost"}
     limits = Settings(**own)
@@ -134,7 +129,7 @@ def server_of(
     if estimate is None and slots is not None and model is not None and gpu is not None:
         check_fits(slots * bytes_per_slot(model, **ways), model, gpu, **ways)
     if pool == "optional" and slots is None:
-        _check_replay(known, spelled)
+        check_replay(known, spelled)
     cost, assumed = _cost(known, model, gpu, slots, ways, spelled) if timed else (StepCost(), [])
     notes = [] if model is None else [f"{model.name}: {note}" for note in model.notes]
     settings = Settings(cost=cost, **own)
@@ -181,54 +176,6 @@ def _ways(known: Mapping[str, Any], spelled: Callable[[str], str]) -> dict[str, 
     }
 
 
-def _check_needs(known: Mapping[str, Any], pool: Pool, held: int | None, spelled: Callable[[str], str]) -> None:
-    """Raise InputError for options that do not go together, miss another one, or make no difference."""
-    has = {name for name, value in known.items() if value is not None}
-    sized = [name for name in ("capacity", "memory") if name in has]
-    if pool == "sought" and sized:
-        raise InputError(f"{spelled(sized[0])} is not asked for: how large the pool must be is what is found out")
-    if held is not None and sized:
-        raise InputError(
-            f"{spelled(sized[0])} goes with an allocator's spec, such as 'paged:block_size=16'; "
-            f"the allocator given has {held:,} slots"
-        )
-    if len(sized) == 2:
-        both = f"{spelled('capacity')} and {spelled('memory')}"
-        raise InputError(f"{both} both say how large the pool is; give one of them")
-    if "model" not in has:
-        for name in (*_OF_A_MODEL, *_OF_AN_ESTIMATE):
-            if name in has:
-                why = "which gives the bytes of a slot" if name == "memory" else "and makes no difference without"
-                raise InputError(f"{spelled(name)} needs {spelled('model')} NAME|config.json, {why}")
-    for name in _OF_AN_ESTIMATE:
-        if name not in has:
-            continue
-        follows = f"{spelled(name)} is for a pool that follows from {spelled('model')} and {spelled('gpu')}"
-        if held is not None or sized:
-            said = spelled(sized[0]) if sized else "the allocator"
-            raise InputError(f"{follows}; here {said} says how large it is, and it makes no difference")
-        if "gpu" not in has:
-            raise InputError(f"{follows}; name the GPU with {spelled('gpu')}")
-    if pool == "needed" and held is None and not sized and not {"model", "gpu"} <= has:
-        capacity, memory, model, gpu = map(spelled, ("capacity", "memory", "model", "gpu"))
-        raise InputError(
-            f"how large is the pool? {capacity} SLOTS, {memory} SIZE with {model} NAME, or {model} NAME with {gpu} NAME"
-        )
-
-
-def _check_replay(known: Mapping[str, Any], spelled: Callable[[str], str]) -> None:
-    """Raise InputError for what only a replay uses, when there is no pool to replay in."""
-    unused = {None, "recompute", 0}
-    for name in _OF_A_REPLAY:
-        value = known.get(name)
-        if isinstance(value, StepCost | Model | tuple) or value not in unused:
-            capacity, memory, model, gpu = map(spelled, ("capacity", "memory", "model", "gpu"))
-            raise InputError(
-                f"{spelled(name)} is for a replay, which needs a pool: "
-                f"give {capacity}, {memory} and {model}, or {model} and {gpu}"
-            )
-
-
 def _slots(
     known: Mapping[str, Any], model: Model | None, ways: Mapping[str, Any], spelled: Callable[[str], str]
 ) -> int:
@@ -247,7 +194,7 @@ def _slots(
 
 def _estimating(known: Mapping[str, Any]) -> dict[str, Any]:
     """What an estimate of the pool is told besides the hardware, if anything."""
-    return {name: known[name] for name in _OF_AN_ESTIMATE if known.get(name) is not None}
+    return {name: known[name] for name in OF_AN_ESTIMATE if known.get(name) is not None}
 
 
 def _cost(
