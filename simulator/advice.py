@@ -21,9 +21,11 @@ from simulator.bands import averaged, half_width
 from simulator.blocks import entering, holds_any, of_lengths
 from simulator.fields import MAX_TOKENS, IntArray
 from simulator.grid import Several
-from simulator.plan import AnyTrace
-from simulator.replay import SettingsFields, simulate
+from simulator.inputs import AnyTrace
+from simulator.replay import simulate
 from simulator.run import Source
+from simulator.run_notes import merged
+from simulator.server.hardware import Server, ServerFields, server_of
 from simulator.settings import Settings
 from simulator.showing import Facts, Shown
 from simulator.sources import drawn_traces, listed_seeds
@@ -61,6 +63,8 @@ class Advice(Shown):
     """Those that were compared, by seed; one that was not drawn is for None."""
     left_out: Mapping[int, str]
     """Block sizes that could not be compared, and why."""
+    warnings: tuple[str, ...] = ()
+    """What is worth a word about it, a sentence each."""
 
     @property
     def top(self) -> int:
@@ -128,7 +132,7 @@ def advise(
     within: float | str = 0.01,
     seeds: Several | None = None,
     on_run: Callable[[], object] = lambda: None,
-    **settings: Unpack[SettingsFields],
+    **settings: Unpack[ServerFields],
 ) -> Advice:
     """Compare block sizes on a trace, and find the largest that costs next to nothing: at most ``within`` of the best.
 
@@ -141,35 +145,38 @@ def advise(
     that are not; ``table_mean``, the entries of a block table. ``table_most``: of the longest request.
     ``blocks_taken``: handed out to a request in its life, in the mean over requests.
 
-    With a pool of ``capacity`` slots, from a replay with ``settings``, those of :func:`~simulator.replay.simulate`:
+    With a pool (``capacity`` slots, ``memory`` of a ``model``, or what a ``gpu`` has left beside it), from a replay
+    with ``settings``, those of :func:`~simulator.replay.simulate`:
     ``pool_blocks``, blocks to manage; ``used``, the fraction of the pool that is token states, and ``saturated``, the
     fraction of the time in which the next request was refused memory; ``mean_batch``, ``preemptions``, ``rejected``,
     ``duration_s``. ``used`` decides if memory was refused in half of the time or more with every block size, and
     ``written`` if not. Block sizes that can hold no request are left out; those that turn more requests away than
     others are not recommended. ``on_run`` is called whenever a run ends. Raises InputError for what is not allowed.
     """
-    allowed, limits = float(parse_share("within", within)), Settings(**settings)
-    traces = drawn_traces(trace, seeds)
-    return compare(traces, block_sizes, capacity, allowed, limits, on_run)
+    allowed = float(parse_share("within", within))
+    server = server_of({"capacity": capacity, **settings}, "optional")
+    return compare(drawn_traces(trace, seeds), block_sizes, server, allowed, on_run)
 
 
 def compare(
     traces: Mapping[int | None, Trace],
     block_sizes: Sequence[int],
-    capacity: int | None,
+    server: Server,
     within: float,
-    limits: Settings,
     on_run: Callable[[], object],
 ) -> Advice:
     """The advice for traces that are drawn already, see :func:`advise`."""
+    limits, capacity = server.settings, server.slots
     lengths = {seed: entering(trace, limits) for seed, trace in traces.items()}
     sizes, left_out = _sizes(block_sizes, capacity, lengths, traces)
-    tables = []
+    tables, told = [], list[tuple[str, Sequence[str]]]()
     for seed, trace in traces.items():
         rows = [of_lengths(*lengths[seed], size) for size in sizes]
         if capacity is not None:
             for size, row in zip(sizes, rows, strict=True):
-                row |= _replayed(trace, Paged(capacity, size), limits)
+                figures, warnings = _replayed(trace, Paged(capacity, size), limits)
+                row |= figures
+                told.append((f"blocks of {size}{'' if seed is None else f', seed {seed}'}", warnings))
                 on_run()
         tables.append(pd.DataFrame(rows, index=pd.Index(sizes, name="block_size")))
     table, bands = averaged(tables)
@@ -181,6 +188,7 @@ def compare(
         requests=sum(len(prompts) for prompts, _ in lengths.values()),
         traces=traces,
         left_out=left_out,
+        warnings=(*server.warnings, *merged(told)),
     )
 
 
@@ -232,12 +240,13 @@ def _or_none(number: float) -> float | None:
     return None if math.isnan(number) else float(number)
 
 
-def _replayed(trace: Trace, allocator: Paged, limits: Settings) -> dict[str, Any]:
-    """The columns of the table that a replay gives."""
-    figures = simulate(trace, allocator, timeline_bins=0, progress=False, **vars(limits)).summary()
+def _replayed(trace: Trace, allocator: Paged, limits: Settings) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The columns of the table that a replay gives, and what is to be said of the run."""
+    run = simulate(trace, allocator, timeline_bins=0, progress=False, **vars(limits))
+    figures = run.summary()
     if figures["share"] is None:
         raise InputError(f"{allocator.spec}: nothing ran, or it was over before the window began")
-    return {
+    columns = {
         "pool_blocks": allocator.blocks,
         "used": figures["share"]["used"],
         "saturated": figures["saturated_s"] / figures["duration_s"],
@@ -246,3 +255,4 @@ def _replayed(trace: Trace, allocator: Paged, limits: Settings) -> dict[str, Any
         "rejected": sum(figures["rejected"].values()),
         "duration_s": figures["duration_s"],
     }
+    return columns, run.warnings

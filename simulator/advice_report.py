@@ -9,18 +9,20 @@ from rich.table import Table
 
 from simulator.advice import Advice
 from simulator.answers_report import compared, hundredths
-from simulator.printing import console, print_meanings, print_table, say, table
+from simulator.printing import console, print_head, print_meanings, print_table, say, table
 from simulator.report import REFUSED
 from simulator.schema import counted
+from simulator.server.hardware import Server
 from simulator.sources import listed_seeds
+from simulator.standard import printable
 
 _BELOW = "below best"
 
 
-def print_advice(advice: Advice, capacity: int | None, explain: bool = False) -> None:
+def print_advice(advice: Advice, server: Server, explain: bool = False) -> None:
     """Block sizes side by side, and which one to take."""
-    out, seeds = console(), listed_seeds(advice.traces)
-    about = [f"{next(iter(advice.traces.values())).name}: {counted(advice.requests, 'request')}"]
+    out, seeds, capacity = console(), listed_seeds(advice.traces), server.slots
+    about = [f"{printable(next(iter(advice.traces.values())).name)}: {counted(advice.requests, 'request')}"]
     if len(advice.traces) > 1:
         about.append(f" of seeds {seeds}, in the mean ± its 95 % interval")
     about.append("" if capacity is None else f"; a pool of {capacity:,} token slots")
@@ -28,7 +30,7 @@ def print_advice(advice: Advice, capacity: int | None, explain: bool = False) ->
     for why in dict.fromkeys(advice.left_out.values()):
         sizes = [size for size, reason in advice.left_out.items() if reason == why]
         say(out, f"{counted(len(sizes), 'block size')} left out, {_listed(sizes)}: {why}.")
-    out.print()
+    print_head(out, [] if capacity is None else server.lines())
     meanings = {
         "lost": "slots of a running request's last block that are not written, or not yet",
         "written (%)": "of the slots held: written keys and values",

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from simulator.fitting import Fit
-from simulator.printing import console, print_meanings, print_tables, say, table
+from simulator.printing import console, print_head, print_meanings, print_tables, say, table
 from simulator.report import MEANINGS, REFUSED
 from simulator.schema import counted
-from simulator.server.models import Model
+from simulator.server.hardware import Server
 from simulator.sizing import Size
 from simulator.standard import printable
 from simulator.target import Target, Trial
@@ -21,13 +21,13 @@ _TIMES = 1.5
 
 
 def print_sizes(
-    trace: Trace, names: Sequence[str], sizes: Sequence[Size], model: Model | None, explain: bool = False
+    trace: Trace, names: Sequence[str], sizes: Sequence[Size], server: Server, explain: bool = False
 ) -> None:
     """The smallest pools, by the names their allocators were given."""
     out = console()
     say(out, f"{printable(trace.name)}: {counted(len(trace), 'request')}; {sizes[0].target}", indent="")
-    out.print()
-    print_tables(out, names, lambda short: [_sizes(short, sizes, model)])
+    print_head(out, server.lines())
+    print_tables(out, names, lambda short: [_sizes(short, sizes, server.bytes_per_slot)])
     for name, size in zip(names, sizes, strict=True):
         say(out, f"{name}: {_why(size)}")
     least, most = (pick(zip(sizes, names, strict=True), key=lambda one: one[0].capacity) for pick in (min, max))
@@ -67,9 +67,9 @@ def hundredths(number: float) -> str:
     return f"{number:.2f}" if number >= 0.005 else "less than 0.01"
 
 
-def _sizes(names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> Table:
+def _sizes(names: Sequence[str], sizes: Sequence[Size], bytes_per_slot: int | None) -> Table:
     columns = ["pool (slots)", "refused (%)", "p99 wait (s)", "running", "least (slots)"]
-    columns[1:1] = [] if model is None else ["pool (GiB)"]
+    columns[1:1] = [] if bytes_per_slot is None else ["pool (GiB)"]
     shown = table("The smallest pool that will do", "allocator", *columns)
     for name, size in zip(names, sizes, strict=True):
         answer = size.answer
@@ -80,7 +80,7 @@ def _sizes(names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> 
             "-" if answer.mean_batch is None else f"{answer.mean_batch:.1f} ({answer.peak_batch:,})",
             f"{size.least:,}",
         ]
-        cells[1:1] = [] if model is None else [f"{size.capacity * model.bytes_per_slot / _GIB:.2f}"]
+        cells[1:1] = [] if bytes_per_slot is None else [f"{size.capacity * bytes_per_slot / _GIB:.2f}"]
         shown.add_row(name, *cells)
     return shown
 
@@ -110,17 +110,13 @@ def _missed(trial: Trial, target: Target) -> str:
 
 
 def print_fits(
-    trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: int, model: Model | None, explain: bool = False
+    trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: int, server: Server, explain: bool = False
 ) -> None:
     """How many requests fit at once, and where the pool is then."""
     out, capacity = console(), fits[0].capacity
-    memory = "" if model is None else f", {capacity * model.bytes_per_slot / _GIB:,.2f} GiB of {model.name}"
-    say(
-        out,
-        f"{printable(trace.name)}: {counted(len(trace), 'request')}; a pool of {capacity:,} token slots{memory}",
-        indent="",
-    )
-    out.print()
+    about = f"{counted(len(trace), 'request')}; a pool of {capacity:,} token slots"
+    say(out, f"{printable(trace.name)}: {about}", indent="")
+    print_head(out, server.pool_lines())
     print_tables(out, names, lambda short: _fits(short, fits, limit))
     few, many = (pick(zip(fits, names, strict=True), key=lambda one: one[0].mean) for pick in (min, max))
     if many[0].mean > few[0].mean:

@@ -7,7 +7,7 @@ file or a pipe is wide enough for any table, and has a paragraph in one line.
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from shutil import get_terminal_size
 from typing import Any
@@ -106,6 +106,13 @@ def say(out: Console, text: str, indent: str = _INDENT) -> None:
     else:
         text = f"{indent}{text}"
     out.print(text, soft_wrap=True)
+
+
+def print_head(out: Console, lines: Iterable[str]) -> None:
+    """Lines on the server below the first line, and an empty one."""
+    for line in lines:
+        say(out, printable(line))
+    out.print()
 
 
 def print_meanings(out: Console, meanings: Mapping[str, str], explain: bool) -> None:

@@ -16,9 +16,11 @@ from rich.table import Table
 from allocators.base import InputError
 from simulator.notes import spoken
 from simulator.output import write_whole
-from simulator.printing import console, print_meanings, print_table, print_tables, say, table
+from simulator.printing import console, print_head, print_meanings, print_table, print_tables, say, table
 from simulator.run import Run
+from simulator.run_notes import all_warnings
 from simulator.schema import counted
+from simulator.server.pool import PoolEstimate
 from simulator.showing import labels
 from simulator.standard import printable
 from simulator.trace import Trace
@@ -43,15 +45,12 @@ MEANINGS = {
 REFUSED = "of the time: the next request waited for memory"
 
 
-def print_runs(runs: Sequence[Run], view: str, explain: bool = False) -> None:
-    """The tables of :func:`run_tables`, and with ``explain`` what their columns mean."""
+def print_runs(runs: Sequence[Run], view: str, head: Sequence[str] = (), explain: bool = False) -> None:
+    """The tables of :func:`run_tables`, and with ``explain`` what their columns mean; ``head``: lines on the server."""
     out, source = console(), runs[0].trace
-    say(
-        out,
-        f"{printable(source.name)}: {_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots",
-        indent="",
-    )
-    out.print()
+    about = f"{_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots"
+    say(out, f"{printable(source.name)}: {about}", indent="")
+    print_head(out, head)
     print_tables(out, labels(runs), lambda names: run_tables(runs, names, view))
     print_meanings(out, _meanings(view, _causes(runs)), explain)
 
@@ -165,11 +164,16 @@ def _requests(count: int) -> str:
     return f"{count:,} request{'' if count == 1 else 's'}"
 
 
-def as_json(runs: Sequence[Run]) -> dict[str, Any]:
-    """The runs of one trace with the same settings, as ``--json`` writes them: no clock and no path in it."""
+def as_json(runs: Sequence[Run], pool: PoolEstimate | None = None) -> dict[str, Any]:
+    """The runs of one trace with the same settings, as ``--json`` writes them: no clock and no path in it.
+
+    ``pool``: the sum that gave their pool, if one did.
+    """
     return {
         "trace": asdict(runs[0].trace),
         "settings": runs[0].settings.to_dict(),
+        "pool": None if pool is None else pool.to_dict(),
+        "warnings": all_warnings(runs),
         "runs": [run.summary() for run in runs],
     }
 

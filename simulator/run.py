@@ -126,6 +126,8 @@ class Run(Shown):
     """The decision log, if it was asked for: a row an extent, columns ``decisions.DECISION_TYPES``."""
     label: str | None = None
     """What to call it in tables and pictures, if not by its allocator."""
+    warnings: tuple[str, ...] = ()
+    """What is worth a word about it, a sentence each: rejected requests, an assumed GPU, ..."""
 
     @property
     def name(self) -> str:
@@ -169,12 +171,22 @@ class Run(Shown):
             "preemptions": self.counts["preemptions"],
             "finished": self.counts["finished"],
             "rejected": {reason: self.counts[reason] for reason in ("too_long", "never_fits")},
+            "prompts_over_budget": self.prompts_over_budget(),
             "share": share(CATEGORIES, self.duration_ps),
             "share_saturated": share(SATURATED, whole["saturated_ps"]),
             "mean_largest_free": _ratio(whole["largest"], self.duration_ps),
             "refused_although_free_s": whole["external_ps"] / 10**12,
             "mean_wait": {f"{cause}_s": mean_s for cause, mean_s in self.waits_s().items()},
+            "warnings": list(self.warnings),
         }
+
+    def prompts_over_budget(self) -> int:
+        """Prompts longer than max_batch_tokens, of requests that were not rejected: each waits for an empty server."""
+        budget = self.settings.max_batch_tokens
+        if budget is None:
+            return 0
+        served = ~self.requests["status"].isin(["too_long", "never_fits"])
+        return int((served & (self.requests["prompt_tokens"] > budget)).sum())
 
     def waits_s(self) -> dict[str, float]:
         """Why requests waited: mean seconds a request, by cause; of all that arrived and were not turned away.

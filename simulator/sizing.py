@@ -16,9 +16,11 @@ import numpy as np
 from allocators import Allocator, InputError, make_allocator
 from allocators.base import whole
 from simulator.cost import format_time_ps
-from simulator.replay import SettingsFields, simulate
+from simulator.inputs import AnyAllocator, AnyTrace, spec_of, trace_of, with_own_limit
+from simulator.replay import simulate
 from simulator.schema import counted
-from simulator.settings import MOST_SLOTS, Settings
+from simulator.server.hardware import Server, ServerFields, server_of
+from simulator.settings import MOST_SLOTS
 from simulator.showing import Facts, Shown
 from simulator.target import Target, Trial, judged
 from simulator.trace import Trace
@@ -45,6 +47,8 @@ class Size(Shown):
     """Slots of the smallest pool that can hold each request alone; no smaller one can meet any target."""
     trials: tuple[Trial, ...]
     """All pools that were tried, in order of capacity."""
+    warnings: tuple[str, ...] = ()
+    """What is worth a word about the answer, a sentence each."""
 
     @property
     def capacity(self) -> int:
@@ -92,25 +96,27 @@ class Size(Shown):
             "monotone": not self.fails_above,
             "safe": self.safe,
             "trials": [asdict(trial) for trial in self.trials],
+            "warnings": list(self.warnings),
         }
 
 
 def size(
-    trace: Trace,
-    spec: str,
+    trace: AnyTrace,
+    allocator: AnyAllocator,
     *,
     max_refused: float | str | None = None,
     max_wait_p99: str | None = None,
     checks: int = CHECKS,
     on_run: Callable[[], object] = lambda: None,
-    **settings: Unpack[SettingsFields],
+    **settings: Unpack[ServerFields],
 ) -> Size:
-    """The smallest pool with which the allocator of ``spec`` meets the target on the trace.
+    """The smallest pool with which the allocator, or that of a spec, meets the target on the trace.
 
     ``max_refused``: of the time covered, in how much the head of the queue may have been refused memory (0.01 or
     ``"1%"``). ``max_wait_p99``: how long 99 % of the requests that arrive in that time may wait to be admitted
     (``"2s"``); who still waits when a window ends has waited until then. ``settings`` are those of
-    :func:`~simulator.replay.simulate`. A pool that a request (not too long for max_model_len) can never fit fails.
+    :func:`~simulator.replay.simulate`; with a ``model`` and a ``gpu``, ``warnings`` says when the answer is more than
+    the GPU has left. A pool that a request (not too long for max_model_len) can never fit fails.
 
     Pools that differ in their tail only are one. The answer meets the target and the next smaller pool fails; besides
     ``checks`` smaller pools and as many larger ones are tried, near and far. When a smaller one meets the target, the
@@ -120,7 +126,8 @@ def size(
     Raises InputError for what is not allowed, and for a target that is missed with a pool that never refuses.
     """
     target, checks = Target.of(max_refused, max_wait_p99), whole("checks", checks, at_least=0)
-    pools = _Pools(trace, spec, target, settings, on_run)
+    server = server_of(with_own_limit(allocator, settings), "sought")
+    pools = _Pools(trace_of(trace), spec_of(allocator), target, server, on_run)
     unlimited = pools.unlimited()
     least = pools.least(unlimited)
     high = min(trial.capacity for trial in pools.trials if trial.meets)
@@ -134,18 +141,19 @@ def size(
         high = min(smaller)
     for distance in _spread((unlimited - high) // step, checks):
         pools.trial(high + step * distance)
-    return Size(pools.spec, target, pools.trial(high), least, tuple(sorted(pools.trials, key=lambda t: t.capacity)))
+    answer, trials = pools.trial(high), tuple(sorted(pools.trials, key=lambda t: t.capacity))
+    warnings = [*server.warnings, *pools.warnings(answer.capacity), *server.too_small_for(answer.capacity)]
+    return Size(pools.spec, target, answer, least, trials, tuple(warnings))
 
 
 class _Pools:
     """Pools of any size for one trace, allocator and target; each is simulated once."""
 
-    def __init__(
-        self, trace: Trace, spec: str, target: Target, settings: SettingsFields, on_run: Callable[[], object]
-    ) -> None:
+    def __init__(self, trace: Trace, spec: str, target: Target, server: Server, on_run: Callable[[], object]) -> None:
         self._trace, self._given, self._target, self._on_run = trace, spec, target, on_run
-        self._fields, self._settings = settings, Settings(**settings)
+        self._settings = server.settings
         self._trials: dict[int, Trial] = {}
+        self._warnings: dict[int, tuple[str, ...]] = {}
         total = trace.prompt_tokens + trace.output_tokens
         limit = self._settings.max_model_len
         fits = np.ones(len(trace), np.bool_) if limit is None else total <= limit
@@ -166,6 +174,10 @@ class _Pools:
     def trials(self) -> list[Trial]:
         """One for each pool that was simulated."""
         return list(self._trials.values())
+
+    def warnings(self, capacity: int) -> tuple[str, ...]:
+        """What is to be said of the run with a pool that was tried."""
+        return self._warnings[capacity]
 
     def unlimited(self) -> int:
         """A pool that never refuses. Raises InputError when there is none, or when even it misses the target."""
@@ -236,8 +248,8 @@ class _Pools:
         if usable not in self._trials:
             if usable != capacity:
                 allocator = self._make(usable)
-            run = simulate(self._trace, allocator, timeline_bins=0, progress=False, **self._fields)
-            self._trials[usable] = judged(run, self._target)
+            run = simulate(self._trace, allocator, timeline_bins=0, progress=False, **vars(self._settings))
+            self._trials[usable], self._warnings[usable] = judged(run, self._target), run.warnings
             self._on_run()
         return self._trials[usable]
 

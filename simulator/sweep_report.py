@@ -9,7 +9,16 @@ from rich.console import Console
 from rich.table import Table
 
 from simulator.bands import Difference, differences, means, varied
-from simulator.printing import columns_of, console, print_meanings, print_table, print_tables, say, table
+from simulator.printing import (
+    columns_of,
+    console,
+    print_head,
+    print_meanings,
+    print_table,
+    print_tables,
+    say,
+    table,
+)
 from simulator.report import MEANINGS, REFUSED
 from simulator.schema import counted
 from simulator.standard import printable
@@ -23,11 +32,13 @@ _REFUSED = "refused (%)"
 _COLUMNS = (*_PARTS, _REFUSED)
 
 
-def print_sweep(results: pd.DataFrame, specs: Sequence[str], everything: bool, explain: bool = False) -> None:
+def print_sweep(
+    results: pd.DataFrame, specs: Sequence[str], everything: bool, head: Sequence[str] = (), explain: bool = False
+) -> None:
     """A line per setting, what the seeds cannot tell apart, and what went wrong.
 
     ``specs``: the allocator of each row as it was typed. ``everything``: all lines, however many; else the first ones,
-    and how many more there are. ``explain``: say what the columns mean.
+    and how many more there are. ``head``: lines on the servers. ``explain``: say what the columns mean.
     """
     out = console()
     good = _in_percent(results.assign(allocator=specs))
@@ -36,7 +47,7 @@ def print_sweep(results: pd.DataFrame, specs: Sequence[str], everything: bool, e
     seeds = results["seed"].nunique()
     about = f"{counted(len(results), 'run')}, {counted(len(lines), 'setting')}"
     say(out, f"{printable(results['trace'].iloc[0])}: {about}", indent="")
-    out.print()
+    print_head(out, head)
     most = len(lines) if everything else _MOST_LINES
     band = f"; ± 95 % interval of the mean of {seeds} seeds" if seeds > 1 else ""
     _print_lines(out, f"Where the memory was: % of the pool{band}", lines.head(most), _options(results))

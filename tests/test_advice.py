@@ -79,7 +79,8 @@ def test_a_pool_adds_what_a_replay_says() -> None:
 @pytest.mark.parametrize("capacity", [None, 5_000])
 def test_the_best_is_the_largest_that_loses_little(within: float | str, capacity: int | None) -> None:
     trace = Trace.workload("sharegpt", rate=8, duration_s=30, seed=2)
-    advice = advise(trace, capacity=capacity, within=within, max_batch=64)
+    limits: dict[str, Any] = {} if capacity is None else {"capacity": capacity, "max_batch": 64}
+    advice = advise(trace, within=within, **limits)
     shares = advice.table[advice.share]
     assert shares[advice.best] >= shares.max() - advice.within
     assert (shares[shares.index > advice.best] < shares.max() - advice.within).all()

@@ -20,7 +20,7 @@ LOAD = "sharegpt:rate=8,duration=20"
 
 BAD: list[tuple[str, ...]] = [
     ("size", "TRACE", "kvfrag size --help"),
-    ("size good.csv --max-refused 1%", "'-a' / '--allocator'"),
+    ("size good.csv --max-refused 1%", "which allocator? -a SPEC (--allocator)"),
     ("size good.csv -a paged", "--max-refused, such as 1%", "--max-wait-p99, such as 2s"),
     ("size good.csv -a paged --max-refused 1", "--max-refused(='1')", "from 0 to below 1, such as 1% or 0.01"),
     ("size good.csv -a paged --max-refused -1%", "--max-refused(='-1%')"),
@@ -86,17 +86,25 @@ def test_size_prints_what_python_finds(kvfrag: Kvfrag) -> None:
     options = "--max-model-len 2048 --max-batch 64 --max-refused 5% --max-wait-p99 20s"
     line = f"size {LOAD} -a paged -a contiguous:reserve=oracle {options} --model opt-13b"
     ended = kvfrag(f"{line} --json found.json")
-    assert (ended.code, ended.err) == (0, "")
+    cost_of = "OPT-13B on one H100, from peak rates (assumed)"
+    assert ended.code == 0
+    assert ended.err == f"note: no GPU is named: the cost is that of {cost_of}; --gpu or --cost says another\n"
+    assert f"\n  cost of an iteration: {cost_of}\n" in ended.out
     trace = Trace.workload("sharegpt", rate=8, duration_s=20)
-    settings = {"max_model_len": 2048, "max_batch": 64}
+    settings = {"max_model_len": 2048, "max_batch": 64, "model": "opt-13b"}
     found = json.loads(Path("found.json").read_text())
     assert found["target"] == {"max_refused": 0.05, "max_wait_p99_s": 20}
     assert found["trace"]["sha256"] == trace.sha256
     assert found["settings"]["max_batch"] == 64
+    assert (found["settings"]["cost_of"], found["pool"]) == (cost_of, None)
+    assert found["warnings"] == [ended.err[len("note: ") : -1]]
     for spec, given in zip(["paged", "contiguous:reserve=oracle"], found["sizes"], strict=True):
         one = size(trace, spec, max_refused="5%", max_wait_p99="20s", **settings)  # type: ignore[arg-type]
         assert given.pop("bytes") == one.capacity * 819_200
-        assert given == one.to_dict()
+        assert given.pop("warnings") == found["warnings"]
+        told = one.to_dict()
+        assert [text.replace("gpu or cost", "--gpu or --cost") for text in told.pop("warnings")] == found["warnings"]
+        assert given == told
         assert f"{one.capacity:,}" in ended.out
         assert f"{one.capacity * 819_200 / 2**30:.2f}" in ended.out
         assert one.below is not None
@@ -121,7 +129,7 @@ def test_fit_prints_what_python_finds(kvfrag: Kvfrag) -> None:
     trace = backlog("sharegpt", 2000, 512)
     fits = [fit(trace, spec, 2000, 512) for spec in ALLOCATORS]
     found = json.loads(Path("found.json").read_text())
-    assert found["fits"] == [vars(one) for one in fits]
+    assert found["fits"] == [vars(one) | {"warnings": list(one.warnings)} for one in fits]
     assert (found["capacity"], found["max_model_len"]) == (2000, 512)
     for one in fits:
         assert f" {one.mean:,.1f} " in ended.out
@@ -152,7 +160,7 @@ def test_fit_takes_memory_of_a_model_and_allocators_of_ones_own_choice(kvfrag: K
     line = "fit --workload sharegpt --max-model-len 2048 --memory 1GiB --model Llama-3-8B -a paged:block_size=1"
     ended = kvfrag(line)
     assert ended.code == 0
-    assert "8,192 token slots, 1.00 GiB of Llama-3-8B" in ended.out
+    assert "8,192 token slots\n  1.00 GiB of Llama-3-8B, 131,072 bytes per slot\n" in ended.out
     assert ended.out.count("paged:block_size=1 ") == 2
     assert "contiguous" not in ended.out
 

@@ -175,7 +175,11 @@ def test_every_list_of_the_command_line_becomes_a_column(
     pool = ["--memory", "4GiB", "--model", "opt-13b", "--preemption", "swap", "--swap-slots", "100"]
     assert kvfrag(lengths, "-a", "paged", *lists, *pool, "--max-batch-tokens", "4096", "-o", "t.csv") == 0
     told = capsys.readouterr().err.splitlines()
-    assert len(told) == 2 and "the file has no arrivals" in told[0] and told[1] == "wrote t.csv: 24 runs"
+    assert "the file has no arrivals" in told[0] and told[1] == "wrote t.csv: 24 runs"
+    cost_of = "OPT-13B on one H100, from peak rates (assumed)"
+    assert told[2] == f"note: no GPU is named: the cost is that of {cost_of}; --gpu or --cost says another"
+    assert told[3].startswith("note: 24 of 24 runs rejected requests, up to ")
+    assert told[4:] == ["note: not all runs rejected the same requests, and their figures are of different work"]
     table = pd.read_csv("t.csv")
     found = {name: sorted(table[name].unique()) for name in ("rate", "seed", "max_batch", "max_model_len", "capacity")}
     assert found == {
@@ -185,6 +189,7 @@ def test_every_list_of_the_command_line_becomes_a_column(
         "max_model_len": [2048, 4096],
         "capacity": [4 * 2**30 // 819_200],
     }
+    assert set(table["cost_of"]) == {cost_of}
     assert len(table) == 3 * 2 * 2 * 2 and set(table["swap_slots"]) == {100} and set(table["preemption"]) == {"swap"}
 
 
