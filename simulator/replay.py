@@ -50,7 +50,7 @@ def simulate(
 
     Raises InputError for settings that are not allowed or do not go together.
     """
-    trace = trace_of(trace)
+    trace, label = trace_of(trace), allocator if isinstance(allocator, str) else None
     allocator, server = _allocator_and_server(allocator, {"capacity": capacity, **settings})
     chosen = server.settings
     bins = whole("timeline_bins", timeline_bins, at_least=0)
@@ -102,7 +102,7 @@ def simulate(
         layouts=tuple(served.layouts),
         decisions=None if log is None else log.frame(),
     )
-    return replace(run, warnings=(*server.warnings, *run_warnings(run, allocator)))
+    return replace(run, label=label, warnings=(*server.warnings, *run_warnings(run, allocator)))
 
 
 def _allocator_and_server(allocator: AnyAllocator, given: dict[str, Any]) -> tuple[Allocator, Server]:
