@@ -14,6 +14,7 @@ from simulator.server_options import as_option
 
 TRACE = Trace.from_columns([0, 1, 2], [10, 20, 5], [5, 6, 1])
 DEFAULT_OF = "OPT-13B on one A100-40GB, the costs behind the PagedAttention paper's Figure 2 (the default)"
+GIVEN_BASE = "as given; prefill_token=100us, sequence=200us as for OPT-13B on one A100-40GB"
 H100 = {"model": "llama-3-8b", "gpu": "h100"}
 
 
@@ -45,10 +46,10 @@ def test_fewer_sequences_leave_more_for_the_pool() -> None:
     ("given", "of"),
     [
         ({"capacity": 9}, DEFAULT_OF),
-        ({"capacity": 9, "cost": "base=1ms"}, "as given"),
+        ({"capacity": 9, "cost": "base=1ms"}, GIVEN_BASE),
         ({"capacity": 9, "cost": StepCost(base="1ms").with_of("my server")}, "my server"),
         ({"capacity": 9, **H100}, "Llama-3-8B on one H100, from peak rates"),
-        ({**H100, "cost": "base=1ms"}, "as given"),
+        ({**H100, "cost": "base=1ms"}, GIVEN_BASE),
         ({"capacity": 9, "model": "llama-3-8b"}, "Llama-3-8B on one H100, from peak rates (assumed)"),
     ],
 )
