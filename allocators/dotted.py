@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from allocators.base import InputError
-from allocators.failures import told
+from allocators.failures import one_line, told
 
 
 def own(path: str, unknown: str, what: str) -> Callable[..., Any]:
@@ -23,13 +23,13 @@ def own(path: str, unknown: str, what: str) -> Callable[..., Any]:
         if not isinstance(error, ImportError):
             raise
         if _is_missing(module_name, error):
-            raise InputError(f"{unknown} ({module_name} cannot be imported: {error})") from None
-        raise InputError(f"{module_name} cannot be imported: {told(error)}") from None
+            raise InputError(one_line(f"{unknown} ({module_name} cannot be imported: {error})")) from None
+        raise InputError(one_line(f"{module_name} cannot be imported: {told(error)}")) from None
     except BaseException as error:  # SystemExit would end us without a word
         raise InputError(f"{module_name} cannot be imported: {told(error)}") from None
     found: Callable[..., Any] | None = getattr(module, name, None)
     if found is None or not callable(found):
-        raise InputError(f"{unknown} ({module_name} has no {what} {name})")
+        raise InputError(one_line(f"{unknown} ({module_name} has no {what} {name})"))
     return found
 
 

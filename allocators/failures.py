@@ -13,4 +13,9 @@ def told(error: BaseException) -> str:
     # A SyntaxError says itself where it is.
     known = bool(frames) and not isinstance(error, SyntaxError)
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if known else ""
-    return " ".join(f"{type(error).__name__}: {error}{where}".split())
+    return one_line(f"{type(error).__name__}: {error}{where}")
+
+
+def one_line(text: str) -> str:
+    """A text without line ends, whatever a name in it holds."""
+    return " ".join(text.split())

@@ -16,6 +16,7 @@ from simulator.jsontext import Row, alternatives, literal
 from simulator.notes import DATE, MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS
 from simulator.notes import UNITS as SPOKEN
 from simulator.schema import Format, short
+from simulator.standard import printable
 
 ROLES = ("arrival", "prompt", "output", "session", "block_hashes")
 UNITS = {"s": SECONDS, "ms": MILLISECONDS, "us": MICROSECONDS, "ns": NANOSECONDS, "date": DATE}
@@ -124,7 +125,7 @@ def as_option(columns: Mapping[str, str], unit: str = "") -> str:
     parts = {role: _quoted(name) for role, name in columns.items()}
     if unit:
         parts["arrival"] += f":{unit}"
-    return "--columns " + shlex.quote(",".join(f"{role}={name}" for role, name in parts.items()))
+    return "--columns " + shlex.quote(printable(",".join(f"{role}={name}" for role, name in parts.items())))
 
 
 def option_hint(names: Sequence[str]) -> str:
