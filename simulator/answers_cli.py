@@ -16,6 +16,7 @@ from simulator.options import (
     Quiet,
     Rate,
     Strict,
+    Tokenizer,
     TraceArgument,
     json_file,
     note,
@@ -74,6 +75,7 @@ def size(
     window: Window = None,
     json_to: Json = None,
     format: Format = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -93,7 +95,7 @@ def size(
     for spec in allocator:
         allocator_of(spec, max(_ANY_POOL_SLOTS, max_model_len or 0), max_model_len)
     check_outputs({"--json": json_file(json_to)}, [find_file(trace), model])
-    requests = read_trace(trace, strict, quiet, format, rate)
+    requests = read_trace(trace, strict, quiet, format, rate, tokenizer)
 
     wanted: dict[str, Any] = {"max_refused": max_refused, "max_wait_p99": max_wait_p99, "checks": checks}
     with progress(0, "size", "run", quiet) as bar:
@@ -164,6 +166,7 @@ def advise(
     window: Window = None,
     json_to: Json = None,
     format: Format = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -190,7 +193,7 @@ def advise(
         if idle := [option for option, value in replay.items() if value is not None]:
             raise InputError(f"{idle[0]} is for a replay, which needs a pool: give --capacity, or --memory and --model")
     check_outputs({"--json": json_file(json_to)}, [find_file(trace), model])
-    requests = read_trace(trace, strict, quiet, format, rate)
+    requests = read_trace(trace, strict, quiet, format, rate, tokenizer)
 
     with progress(0 if slots is None else len(BLOCK_SIZES), "advise", "run", quiet) as bar:
         advice = advised(requests, capacity=slots, within=within, on_run=bar.update, **_fields(settings))

@@ -21,6 +21,7 @@ from simulator.options import (
     Quiet,
     Rate,
     Strict,
+    Tokenizer,
     TraceArgument,
     check_picture,
     draw,
@@ -127,6 +128,7 @@ def run(
         typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through."),
     ] = None,
     format: Format = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -152,7 +154,7 @@ def run(
 
         check_plotly()
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [trace, model])
-    requests = read_trace(trace, strict, quiet, format, rate)
+    requests = read_trace(trace, strict, quiet, format, rate, tokenizer)
 
     shown = not quiet and sys.stderr.isatty()
     options: dict[str, Any] = vars(settings) | {"decisions": decisions or page, "progress": shown}

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from allocators.base import InputError
 from simulator.jsontext import Decimals, Row, Rows
+from simulator.log_formats import LOG_FORMATS
 from simulator.notes import DATE, MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS
 from simulator.schema import Format, Reading
 
@@ -69,26 +70,21 @@ def _aiperf_delays(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
         yield line, row
 
 
-def _words(text: str) -> int:
-    return len(text.split())
-
-
 _ASKS, _ANSWERS = ("human", "user"), ("gpt", "chatgpt", "assistant", "bing", "bard")
 
 
 def _conversations(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
     """The first question of each conversation and the answer to it, as vLLM's benchmark takes them."""
-    count = reading.count_tokens or _words
+    del told
+    counter = reading.counter
     for number, (line, row) in enumerate(rows, start=1):
         if row is None or (pair := _first_answered(row.get("conversations"))) is None:
             yield line, row and {}
             continue
         try:
-            yield line, {"prompt": str(count(pair[0])), "output": str(count(pair[1]))}
-        except Exception as error:
-            raise InputError(f"row {number} (line {line}): counting tokens failed: {error!r}") from error
-        if reading.count_tokens is None:
-            told["conversations whose tokens are words between blanks, for want of a tokenizer"] += 1
+            yield line, {"prompt": counter.prompt(pair[0]), "output": counter.answer(pair[1])}
+        except InputError as error:
+            raise InputError(f"row {number} (line {line}): {error}") from error
 
 
 def _first_answered(turns: object) -> tuple[str, str] | None:
@@ -170,6 +166,7 @@ FORMATS = (
         matches=_is_aiperf,
         edit=_aiperf_delays,
     ),
+    *LOG_FORMATS,
     Format("sharegpt", "json", NANOSECONDS, "", "prompt", "output", edit=_conversations, signs=("conversations",)),
     Format("vidur-lengths", "csv", SECONDS, "", "num_prefill_tokens", "num_decode_tokens"),
     Format("lengths", "csv", SECONDS, "", "prompt_tokens", "output_tokens", "session", "block_hashes"),

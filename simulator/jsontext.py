@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
@@ -15,6 +16,17 @@ from simulator.files import Table, Text, check_line
 Row = Mapping[str, object]
 Rows = Iterator[tuple[int, Row | None]]
 """The line each row begins on, from 1, and the row, or None where there is no JSON object."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A row that cannot be used, and why, as it is counted: ``failed: Bad Gateway``."""
+
+    reason: str
+
+
+EditedRows = Iterator[tuple[int, Row | Dropped | None]]
+"""Rows, some of which may have been found to be of no use."""
 
 ROWS_AT_ONCE = 50_000
 MAX_OBJECT_CHARS = 64 << 20
@@ -104,18 +116,33 @@ def _may_go_on(buffer: str, begin: int, error: Exception) -> bool:
     return begun and len(buffer) - begin <= MAX_OBJECT_CHARS and not isinstance(error, RecursionError)
 
 
-def json_tables(rows: Rows, names: Sequence[str]) -> Iterator[Table]:
+def json_tables(
+    rows: EditedRows, names: Sequence[str], misfit_reason: str = "not a JSON object"
+) -> Iterator[Table]:
     """Rows, some at a time, with the columns ``names``; ``a|b`` is the column a, or b where there is no a.
 
-    What is missing or null comes as an empty field; a row that is None is a misfit.
+    What is missing or null comes as an empty field; a row that is None, or dropped, is a misfit.
     """
     while some := list(islice(rows, ROWS_AT_ONCE)):
         columns = {name: Fields.of([_field(row, name.split("|")) for _, row in some]) for name in names}
-        misfit = np.array([row is None for _, row in some], np.bool_)
-        yield Table(columns, misfit, "not a JSON object", np.array([line for line, _ in some], np.int64))
+        misfit = np.array([row is None or isinstance(row, Dropped) for _, row in some], np.bool_)
+        why = {place: row.reason for place, (_, row) in enumerate(some) if isinstance(row, Dropped)}
+        yield Table(columns, misfit, misfit_reason, np.array([line for line, _ in some], np.int64), why)
 
 
-def _field(row: Row | None, names: Sequence[str]) -> str:
+def table_rows(tables: Iterator[Table]) -> Rows:
+    """The rows of tables, each as an object of texts; a misfit is None."""
+    number = 0
+    for table in tables:
+        for place in range(len(table.misfit)):
+            number += 1
+            line = number if table.line is None else int(table.line[place])
+            row = {name: column.text(place) for name, column in table.columns.items()}
+            yield line, None if table.misfit[place] else row
+
+
+def _field(row: Row | Dropped | None, names: Sequence[str]) -> str:
     """A JSON value as a field of text."""
-    value = next((row[name] for name in names if row.get(name) is not None), "") if row else ""
+    there = row if isinstance(row, Mapping) else {}
+    value = next((there[name] for name in names if there.get(name) is not None), "")
     return value if isinstance(value, str) else str(value)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from simulator.catalogue import find_file
 from simulator.output import write_whole
 from simulator.progress import progress_bar
 from simulator.schema import listed, short
+from simulator.tokenizer import token_counter
 from simulator.trace import Trace, open_trace
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -56,7 +57,17 @@ TraceArgument = Annotated[
 Format = Annotated[
     str | None,
     typer.Option(
-        "--format", metavar="NAME", help="The file's format, if not the one it looks like; package.module.reader."
+        "--format",
+        metavar="NAME",
+        help="The file's format, if not the one it looks like; or package.module.reader, whose code is run.",
+    ),
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Counts the tokens in a file of texts: a tokenizer.json; or package.module.function (text -> number), "
+        "whose code is run. Default: words, or characters where a text hardly has blanks.",
     ),
 ]
 Rate = Annotated[
@@ -80,10 +91,11 @@ def read_trace(
     quiet: bool = False,
     format: str | None = None,
     rate: float | None = None,
-    count_tokens: Callable[[str], int] | None = None,
+    tokenizer: str | None = None,
     seed: int = 0,
 ) -> Trace:
     """The trace that an argument names, with a progress bar; what is odd about it is noted."""
+    count_tokens = None if tokenizer is None else token_counter(tokenizer, "--tokenizer")
     path = find_file(text)
     size = os.stat(path).st_size if path is not None else 0  # noqa: PTH116
     with progress(size, "reading", "B", quiet) as bar:

@@ -17,7 +17,9 @@ from simulator.csvtext import csv_header, csv_tables
 from simulator.fields import Fields
 from simulator.files import Table, Text, first_line, is_parquet, open_text
 from simulator.formats import FORMATS, NEUTRAL, OWN_FORMATS, OwnFormat, Reader
-from simulator.jsontext import Row, Rows, is_json, json_rows, json_tables
+from simulator.jsonstream import holds_objects, object_rows
+from simulator.jsontext import Row, Rows, is_json, json_rows, json_tables, table_rows
+from simulator.lookalikes import lookalike
 from simulator.parquet import cell, parquet_columns, parquet_tables
 from simulator.rows import read_tables
 from simulator.schema import Columns, Format, Reading, Report, short
@@ -44,7 +46,7 @@ def read_file(
             return _read_own(form, text, reading, told)
         if form is None and (own := _own_format(text)) is not None:
             return _read_own(own, text, reading, told)
-        form, tables = _recognise(path, text, form, reading, told)
+        form, tables = _recognise_or_name(path, text, form, reading, told)
         return read_tables(form, tables, reading, told)
     except InputError as error:
         raise type(error)(f"trace file {short(str(path))}: {error}") from None
@@ -143,6 +145,19 @@ def _own_rows(form: OwnFormat, text: Text) -> Rows:
         raise InputError(f"the reader {form.name} failed at line {place}: {type(error).__name__}: {error}") from error
 
 
+def _recognise_or_name(
+    path: str | PathLike[str], text: Text, wanted: Format | None, reading: Reading, told: "Counter[str]"
+) -> tuple[Format, Iterator[Table]]:
+    """The format of a text and its rows; of a text in none that is known all the same, an error that says what it is."""
+    try:
+        return _recognise(path, text, wanted, reading, told)
+    except InputError:
+        what = lookalike(text.head[:_BEGINNING])
+        if what is None:
+            raise
+        raise InputError(what) from None
+
+
 def _recognise(
     path: str | PathLike[str], text: Text, wanted: Format | None, reading: Reading, told: "Counter[str]"
 ) -> tuple[Format, Iterator[Table]]:
@@ -150,13 +165,13 @@ def _recognise(
     if is_parquet(text):
         found = parquet_columns(path)
         form = _choose(", ".join(found), dict.fromkeys(found, ""), "csv", wanted)
-        return form, parquet_tables(path, _places(form, found), reading.advance)
+        return form, _edited(form, parquet_tables(path, _places(form, found), reading.advance), len(found), reading, told)
     line, _, number = first_line(text.head[:_BEGINNING])
     if not is_json(text):
         found = csv_header(text.head)
         form = _choose(line, dict.fromkeys(found, ""), "csv", wanted)
-        return form, csv_tables(text, _places(form, found))
-    rows = json_rows(text)
+        return form, _edited(form, csv_tables(text, _places(form, found)), len(found), reading, told)
+    rows = object_rows(text) if holds_objects(text) else json_rows(text)
     first = next(rows, (number, {}))
     if first[1] is None:
         raise InputError(f"line {number} is not a JSON object: {short(line)}")
@@ -165,9 +180,19 @@ def _recognise(
     return form, json_tables(form.edit(rows, reading, told) if form.edit else rows, form.columns)
 
 
+def _edited(
+    form: Format, tables: Iterator[Table], fields: int, reading: Reading, told: "Counter[str]"
+) -> Iterator[Table]:
+    """Tables of a format whose rows are rewritten, and those of any other as they are. ``fields``: of the header."""
+    if form.edit is None:
+        return tables
+    rows = form.edit(table_rows(tables), reading, told)
+    return json_tables(rows, form.columns, f"not the header's {fields} fields")
+
+
 def _choose(line: str, first: Row, kind: str, wanted: Format | None) -> Format:
     """The format with this first row; the one wanted, if it has the columns for it."""
-    known = [form for form in FORMATS if form.kind == kind and wanted in (None, form)]
+    known = [form for form in FORMATS if kind in form.kind.split("|") and wanted in (None, form)]
     for form in known:
         if not _missing(form, first) and (wanted is not None or form.matches(first)):
             return form
@@ -180,8 +205,7 @@ def _choose(line: str, first: Row, kind: str, wanted: Format | None) -> Format:
         if kind == "csv" and line.count(mark) >= 1 and line.count(mark) >= line.count(","):
             raise InputError(f"is separated by {word}: save it with commas; it begins with {short(line)}")
     if wanted:
-        kind = "JSON" if wanted.kind == "json" else "CSV"
-        needs = f"it needs {kind} with {', '.join(wanted.needed)}"
+        needs = f"it needs {wanted.kind.upper().replace('|', ' or ')} with {', '.join(wanted.needed)}"
         raise InputError(f"is not in the format {wanted.name}: it begins with {short(line)}; {needs}")
     names = ", ".join(form.name for form in _nearest_first(kind, list(first)))
     raise InputError(f"is in none of the known formats: it begins with {short(line)}; nearest first, they are {names}")
@@ -196,7 +220,7 @@ def _nearest_first(kind: str, found: Sequence[str]) -> list[Format]:
         nearest = (
             max((SequenceMatcher(None, column, name).ratio() for name in names), default=0) for column in columns
         )
-        return -sum(ratio for ratio in nearest if ratio > _SIMILAR), form.kind != kind
+        return -sum(ratio for ratio in nearest if ratio > _SIMILAR), kind not in form.kind.split("|")
 
     return sorted(FORMATS, key=distance)
 
@@ -212,7 +236,7 @@ def _places(form: Format, found: Sequence[str]) -> dict[str, int]:
     if missing:
         raise InputError(_lacks(missing, found))
     places = {}
-    for column in form.columns:
+    for column in dict.fromkeys((*form.columns, *form.also)):
         there = [name for name in column.split("|") if name in found]
         if there and found.count(there[0]) > 1:
             raise InputError(f"has the column {there[0]} more than once")

@@ -85,9 +85,7 @@ def read_tables(form: Format, tables: Iterable[Table], reading: Reading, told: C
         unusable = np.flatnonzero(reason)
         if reading.strict and unusable.size:
             raise InputError(_complaint(form, table, rows, int(unusable[0]), int(reason[unusable[0]])))
-        codes, counts = np.unique(reason[unusable], return_counts=True)
-        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-            dropped[_reason(code, table)] += count
+        dropped += _reasons(table, reason)
         usable = np.flatnonzero(reason == 0) if unusable.size else slice(None)
         for kind in (True, False) if form.unit == DATE else ():
             of_kind = np.flatnonzero((aware == kind) & (reason == 0))
@@ -101,7 +99,8 @@ def read_tables(form: Format, tables: Iterable[Table], reading: Reading, told: C
         kept.add(columns.take(usable))
         told += _row_notes(form, table, columns, reason)
     if rows == sum(dropped.values()):
-        raise InputError(f"has no usable row among {rows:,}: {listed(dropped)}" if rows else "has no rows")
+        no_rows = "; ".join(["has no rows", *_told(told)])
+        raise InputError(f"has no usable row among {rows:,}: {listed(dropped)}" if rows else no_rows)
     columns = kept.joined()
     return _timed(form, columns, reading, told, Report(form.name, rows, len(columns.time_ns), dict(dropped)), first_of)
 
@@ -110,7 +109,7 @@ def _timed(
     form: Format, columns: Columns, reading: Reading, told: Counter[str], report: Report, aware: Mapping[bool, str]
 ) -> tuple[Columns, Report]:
     """The columns with the arrivals they lack, and the report with what the arrivals tell."""
-    notes = [f"{text}: {count:,}" for text, count in told.items() if count]
+    notes = [*_told(told), *reading.counter.notes()]
     time_ns, origin_text, late = columns.time_ns, "", 0
     if reading.rate is not None:
         generator = np.random.default_rng(reading.seed)
@@ -121,7 +120,7 @@ def _timed(
         in_order = bool((time_ns[1:] >= time_ns[:-1]).all())
         late = 0 if in_order else int((time_ns < np.maximum.accumulate(time_ns)).sum())
         ordered = time_ns if in_order else np.sort(time_ns)
-        origin_text = origin(int(ordered[0]), form.unit, True in aware)
+        origin_text = origin(int(ordered[0]), form.unit, True in aware, form.clock)
         notes += arrival_notes(ordered, form.unit)
     if form.remark:
         notes.append(form.remark)
@@ -189,16 +188,25 @@ _TOKENS = f"a whole number from 1 to {MAX_TOKENS:,}"
 _LAST_S = MAX_TIME_NS // 10**9
 
 
-def _reason(code: int, table: Table) -> str:
-    """Why a row was dropped, as it is counted."""
-    return f"{_WORDS[code // 8]} {PROBLEMS[code % 8]}" if code >= 8 else table.misfit_reason
+def _told(told: Mapping[str, int]) -> list[str]:
+    """Notes, each with how many rows it is about."""
+    return [f"{text}: {count:,}" for text, count in told.items() if count]
+
+
+def _reasons(table: Table, reason: Codes) -> "Counter[str]":
+    """Why rows of a table are dropped, and how many for each reason."""
+    dropped: Counter[str] = Counter(table.why_misfit(row) for row in np.flatnonzero(reason == 1).tolist())
+    codes, counts = np.unique(reason[reason >= 8], return_counts=True)
+    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+        dropped[f"{_WORDS[code // 8]} {PROBLEMS[code % 8]}"] += count
+    return dropped
 
 
 def _complaint(form: Format, table: Table, rows_before: int, row: int, code: int) -> str:
     """What is wrong with an unusable row: its place, the column, the value, and what is allowed."""
     place = _place(table, rows_before, row)
     if code < 8:
-        return f"{place}: {table.misfit_reason}"
+        return f"{place}: {table.why_misfit(row)}"
     time = (
         "a date such as 2023-11-16 18:17:03.97, 1970 to 2255, 0 to 9 fraction digits"
         if form.unit == DATE

@@ -16,7 +16,8 @@ Allocators = Annotated[
         "-a",
         "--allocator",
         metavar="SPEC",
-        help="Such as paged or paged:block_size=16, or your own: package.module.Class:arg=1. Repeat to compare.",
+        help="Such as paged or paged:block_size=16, or your own: package.module.Class:arg=1, whose code is run. "
+        "Repeat to compare.",
     ),
 ]
 Capacity = Annotated[int | None, whole_number("SLOTS", "Size of the pool in token slots.")]

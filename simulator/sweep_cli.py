@@ -19,6 +19,7 @@ from simulator.options import (
     Quiet,
     StoppedError,
     Strict,
+    Tokenizer,
     check_picture,
     draw,
     note,
@@ -65,7 +66,7 @@ def sweep(
             "--allocator",
             metavar="SPEC",
             help="Such as paged:block_size=16, or several in braces, quoted: 'paged:block_size={1,16}'; or your own: "
-            "package.module.Class:arg=1. Repeat for more.",
+            "package.module.Class:arg=1, whose code is run. Repeat for more.",
         ),
     ],
     capacity: Annotated[str | None, _several("SLOTS", "Size of the pool in token slots.")] = None,
@@ -105,6 +106,7 @@ def sweep(
         str | None, typer.Option(metavar="ADDRESS", help="Run on a Dask cluster: tcp://host:8786, its scheduler's.")
     ] = None,
     format: Format = None,
+    tokenizer: Tokenizer = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -140,7 +142,8 @@ def sweep(
     notes = iter([quiet])  # a file that is read for each rate and seed is noted once
 
     def read(text: str, rate: float | None = None, seed: int = 0) -> Trace:
-        return read_trace(text, strict, quiet if rate is None else next(notes, True), format, rate, seed=seed)
+        silent = quiet if rate is None else next(notes, True)
+        return read_trace(text, strict, silent, format, rate, tokenizer, seed)
 
     try:
         with ExitStack() as stack:

@@ -22,6 +22,7 @@ from simulator.formats import Reader
 from simulator.profile import profiles
 from simulator.reading import read_file, read_frame
 from simulator.schema import Columns, ObjectArray, Reading, Report, objects, short
+from simulator.tokenizer import Tokenizer, token_counter
 from simulator.workload import Workload, WorkloadOptions, is_profile_file, parse_workload, split_workload
 
 _GAPS_AT_ONCE = 1 << 20
@@ -33,7 +34,7 @@ class ReadOptions(TypedDict, total=False):
     format: str | Reader | None
     rate: float | None
     seed: int
-    count_tokens: Callable[[str], int] | None
+    count_tokens: Tokenizer | None
     advance: Callable[[int], object]
 
 
@@ -70,18 +71,19 @@ class Trace:
         *,
         rate: float | None = None,
         seed: int = 0,
-        count_tokens: Callable[[str], int] | None = None,
+        count_tokens: Tokenizer | None = None,
         advance: Callable[[int], object] = ignore,
     ) -> "Trace":
         """Read a trace file, plain or gzip, of any format in :data:`simulator.formats.FORMATS`, or Parquet.
 
         The format is recognised from the content unless named; see :func:`simulator.register_reader` for one's own.
         Rows that cannot be used are dropped and counted in ``report``; with ``strict``, the first one is an error. A
-        file of lengths only gets Poisson arrivals of ``rate`` requests a second and ``seed``; one of texts is counted
-        by ``count_tokens``, else in words. ``advance`` is told the bytes of the file as they are read. Raises
-        InputError, one line that names the file.
+        file of lengths only gets Poisson arrivals of ``rate`` requests a second and ``seed``. The tokens of texts are
+        counted by ``count_tokens``: a ``tokenizer.json``, a function (text -> tokens), or its dotted path, whose code
+        is run; else they are words, or characters where a text hardly has blanks. ``advance`` is told the bytes of the
+        file as they are read. Raises InputError, one line that names the file.
         """
-        reading = Reading(strict, rate, seed, count_tokens=count_tokens, advance=advance)
+        reading = Reading(strict, rate, seed, counter=token_counter(count_tokens), advance=advance)
         columns, report = read_file(path, format, reading)
         return cls._from(columns, Path(path).name, report)
 

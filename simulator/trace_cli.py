@@ -1,10 +1,9 @@
 """``kvfrag trace``: look at request traces, make them, and fetch public ones."""
 
-import importlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -20,6 +19,7 @@ from simulator.options import (
     Quiet,
     Rate,
     Strict,
+    Tokenizer,
     TraceArgument,
     check_picture,
     draw,
@@ -41,12 +41,6 @@ trace_app = typer.Typer(help="Look at request traces, convert and make them, fet
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="The neutral format: .csv, .csv.gz or .parquet.")
 ]
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="package.module.function", help="Text -> number of tokens, for a file of texts; default: words."
-    ),
-]
 
 
 @trace_app.command()
@@ -57,6 +51,7 @@ def info(
     ] = None,
     json_to: Json = None,
     format: Format = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -65,7 +60,7 @@ def info(
     if plot is not None:
         check_picture(plot)
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [find_file(trace)])
-    requests = read_trace(trace, strict, quiet or json_to != "-", format, rate)  # the table tells what was dropped
+    requests = read_trace(trace, strict, quiet or json_to != "-", format, rate, tokenizer)  # the table tells what was dropped
     facts = describe(requests)
     if plot is not None:
         from simulator.plots import trace_overview
@@ -82,16 +77,15 @@ def info(
 def convert(
     trace: TraceArgument,
     output: Output,
-    tokenizer: Tokenizer = None,
     format: Format = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a trace of any format in the neutral one; sessions and block hashes are kept."""
     _check_output(output, trace)
-    count_tokens = None if tokenizer is None else _function(tokenizer)
-    whole = read_trace(trace, strict, quiet, format, rate, count_tokens)
+    whole = read_trace(trace, strict, quiet, format, rate, tokenizer)
     _write(whole, output, quiet, _blocks(whole))
 
 
@@ -106,6 +100,7 @@ def cut(
         tuple[int, int] | None, typer.Option(metavar="FIRST END", help="Requests from 0 in order; END excluded.")
     ] = None,
     format: Format = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -116,7 +111,7 @@ def cut(
     if requests is not None and not 0 <= requests[0] < requests[1]:
         raise InputError(f"--requests(={requests[0]} {requests[1]}) must be FIRST END with 0 <= FIRST < END")
     _check_output(output, trace)
-    whole = read_trace(trace, strict, quiet, format, rate)
+    whole = read_trace(trace, strict, quiet, format, rate, tokenizer)
     part = whole[slice(*requests)] if requests is not None else whole.between(*time or ("", ""))
     _write(part, output, quiet, None if part.block_hashes is None else _blocks(whole))
     print(f"{_in_short(part)}, a part of {whole.name}: {_in_short(whole)}")
@@ -129,6 +124,7 @@ def scale(
     rate: Annotated[float | None, number("FACTOR", "So many times as many requests a second.")] = None,
     lengths: Annotated[float | None, number("FACTOR", "Prompts and outputs so many times as long.")] = None,
     format: Format = None,
+    tokenizer: Tokenizer = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -136,7 +132,7 @@ def scale(
     if rate is None and lengths is None:
         raise InputError("scale what? --rate FACTOR, --lengths FACTOR, or both")
     _check_output(output, trace)
-    whole = read_trace(trace, strict, quiet, format)
+    whole = read_trace(trace, strict, quiet, format, tokenizer=tokenizer)
     scaled = whole.scaled(1.0 if rate is None else rate, 1.0 if lengths is None else lengths)
     if whole.block_hashes is not None and scaled.block_hashes is None:
         note(quiet, "block hashes are left out: prompts of other lengths have others")
@@ -186,12 +182,13 @@ def profile(
     trace: TraceArgument,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.json", help="The profile, a JSON file.")],
     format: Format = None,
+    tokenizer: Tokenizer = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a length profile, to share a workload without its trace: FILE.json:rate=4 then draws from it."""
     check_outputs({"--output": output}, [find_file(trace)])
-    timed, requests = _maybe_timed(trace, strict, quiet, format)
+    timed, requests = _maybe_timed(trace, strict, quiet, format, tokenizer)
     facts = describe(requests)
     rate, cv = (facts["rate_per_s"], facts["gap_cv"]) if timed else (None, None)
     about = f"lengths of {requests.name}, {len(requests):,} requests"
@@ -200,12 +197,14 @@ def profile(
     note(quiet, f"wrote {output}: {about}")
 
 
-def _maybe_timed(trace: str, strict: bool, quiet: bool, format: str | None) -> tuple[bool, Trace]:
+def _maybe_timed(
+    trace: str, strict: bool, quiet: bool, format: str | None, tokenizer: str | None
+) -> tuple[bool, Trace]:
     """Whether a trace has arrivals of its own, and the trace."""
     try:
-        return True, read_trace(trace, strict, quiet, format)
+        return True, read_trace(trace, strict, quiet, format, tokenizer=tokenizer)
     except NoArrivalsError:
-        return False, read_trace(trace, strict, True, format, rate=1.0)
+        return False, read_trace(trace, strict, True, format, 1.0, tokenizer)
 
 
 @trace_app.command("download")
@@ -275,15 +274,3 @@ def _in_short(trace: Trace) -> str:
     facts: Mapping[str, Any] = describe(trace)
     rate = "all at once" if facts["rate_per_s"] is None else f"{facts['rate_per_s']:.4g}/s"
     return f"{len(trace):,} request{'' if len(trace) == 1 else 's'} over {trace.duration_s:,.1f} s ({rate})"
-
-
-def _function(path: str) -> Callable[[str], int]:
-    """A function of the user's own, by its dotted path."""
-    module, _, name = path.rpartition(".")
-    try:
-        function = getattr(importlib.import_module(module), name, None) if module else None
-    except ImportError as error:
-        raise InputError(f"--tokenizer(={path}): {module} cannot be imported: {error}") from None
-    if not callable(function):
-        raise InputError(f"--tokenizer(={path}) must be package.module.function")
-    return cast(Callable[[str], int], function)

@@ -265,7 +265,9 @@ def test_conversations_take_any_tokenizer(folder: Path) -> None:
     (folder / "sample").write_text(LENGTHS_ONLY["sharegpt"][0])
     words = Trace.read(folder / "sample", rate=1.0)
     assert words.report is not None
-    assert words.report.notes[0] == "conversations whose tokens are words between blanks, for want of a tokenizer: 2"
+    assert words.report.notes[0] == (
+        "for want of a tokenizer, tokens are words between blanks (4 texts): --tokenizer tokenizer.json counts them"
+    )
     letters = Trace.read(folder / "sample", rate=1.0, count_tokens=len)
     assert [row[1:] for row in rows(letters)] == [(11, 2), (5, 5)]
     assert letters.report is not None
@@ -527,7 +529,7 @@ def test_mixed_time_zones(folder: Path) -> None:
         (
             "0.5,10,20\n0.6,10,20\n",
             "is in none of the known formats: it begins with '0.5,10,20'; nearest first, they are neutral, azure, "
-            "burstgpt, vidur, splitwise-sim, blis, vidur-lengths, lengths, mooncake,",
+            "burstgpt, vidur, splitwise-sim, blis, litellm, vidur-lengths, lengths, mooncake,",
         ),
         (
             "arrived,prefill_tokens,decode_tokens\n1,2,3\n",
@@ -555,7 +557,9 @@ def test_mixed_time_zones(folder: Path) -> None:
             "has lengths but no arrivals: give a rate in requests a second, --rate 4 (Python: rate=4)",
         ),
         ("num_prefill_tokens,num_decode_tokens\n1,1\n", "has lengths but no arrivals: give a rate"),
-        ('{"timestamp": 1,\n "input_length": 5}\n', "line 1 is not a JSON object: '{\"timestamp\": 1,'"),
+        ('{"timestamp": 1,\n "input_length": 5}\n', "lacks the column output_length; found 'timestamp, input_length' (taken"),
+        ('{"timestamp": 1,\n "input_length" 5}\n', "line 2 is no JSON (Expecting ':'), or the file breaks off there"),
+        ('{"timestamp": 1, "input_le', "line 1 is not a JSON object: '{\"timestamp\": 1, \"input_le'"),
         (
             '{"timestamp": "82", "input_length": 5, "output_length": 1, "hash_ids": []}\n',
             "is in none of the known formats",

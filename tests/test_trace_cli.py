@@ -19,7 +19,14 @@ from simulator.formats import FORMATS
 from simulator.plots import trace_overview
 
 TRACES = Path(__file__).parents[1] / "traces"
-LENGTHS_ONLY = ("vidur-lengths.csv", "lengths.csv", "sharegpt.json")
+LENGTHS_ONLY = (
+    "vidur-lengths.csv",
+    "lengths.csv",
+    "sharegpt.json",
+    "sglang-bench.jsonl",
+    "vllm-bench-old.json",
+    "llmperf.json",
+)
 
 
 class Ended(NamedTuple):
@@ -230,9 +237,9 @@ def test_convert_counts_with_any_tokenizer(kvfrag: Kvfrag) -> None:
         ("trace convert traces/lengths.csv -o out.csv --rate many", ["'many' must be a number"]),
         ("trace convert traces/blis.csv -o out.csv --format exe", ["format(='exe') must be one of neutral, azure"]),
         ("trace convert traces/burstgpt-1.csv -o out.csv --strict", ["row 41 (line 42)", "Response tokens(='0')"]),
-        ("trace convert traces/blis.csv -o out.csv --tokenizer letters", ["must be package.module.function"]),
+        ("trace convert traces/blis.csv -o out.csv --tokenizer letters", ["must be a tokenizer.json, or package.module.function"]),
         ("trace convert traces/blis.csv -o out.csv --tokenizer no.where", ["no cannot be imported"]),
-        ("trace convert traces/blis.csv -o out.csv --tokenizer mine.number", ["must be package.module.function"]),
+        ("trace convert traces/blis.csv -o out.csv --tokenizer mine.number", ["must be a tokenizer.json, or package.module.function"]),
         ("trace slice traces/blis.csv -o out.csv", ["--time START END", "--requests FIRST END"]),
         ("trace slice traces/blis.csv -o out.csv --time 0 1 --requests 0 1", ["which part?"]),
         ("trace slice traces/blis.csv -o out.csv --time 100 200", ["no request of blis.csv arrives from 100 to 200 s"]),
