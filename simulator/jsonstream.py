@@ -67,8 +67,7 @@ class Cursor:
                 value, end = _DECODER.raw_decode(self._buffer, self._place)
             except (ValueError, RecursionError) as error:
                 if not self._may_go_on(error) or not self._read(wanted):
-                    why = error.msg if isinstance(error, json.JSONDecodeError) else "a value that is too deep, or long"
-                    raise BrokenError(self.line, why) from None
+                    raise self._broken(error) from None
                 wanted *= 2  # a value is decoded only a few times
                 continue
             # A number at the end may go on: of 1.5e-3, 1 and 1.5 are numbers too.
@@ -127,6 +126,12 @@ class Cursor:
         if not isinstance(error, json.JSONDecodeError) or len(self._buffer) - self._place > MAX_VALUE_CHARS:
             return False
         return error.msg.startswith("Unterminated") or error.pos > len(self._buffer) - _CUT_CHARS
+
+    def _broken(self, error: Exception) -> BrokenError:
+        """What is wrong with the value that begins here, and on which line."""
+        if not isinstance(error, json.JSONDecodeError):
+            return BrokenError(self.line, "a value that is too deep, or too long")
+        return BrokenError(self.line + self._buffer.count("\n", self._place, error.pos), error.msg)
 
     def _read(self, chunks: int) -> bool:
         """Read some more, and let go of what lies before the place; False at the end."""

@@ -11,11 +11,11 @@ _LOOKALIKES = (
         f"{_VLLM}, or a collector behind vllm serve --otlp-traces-endpoint, writes requests with their lengths",
     ),
     (
-        r'^\{(?=[^\0]*"total_input_tokens")(?=[^\0]*"num_prompts")',
+        r'^\{(?![^\0]*"input_lens")(?=[^\0]*"total_input_tokens")(?=[^\0]*"num_prompts")',
         f"is the summary of a benchmark by vLLM, without its requests: {_VLLM} writes them",
     ),
     (
-        r'^\{(?=[^\0]*"total_input_tokens")(?=[^\0]*"dataset_name")',
+        r'^\{(?![^\0]*"input_lens")(?=[^\0]*"total_input_tokens")(?=[^\0]*"dataset_name")',
         "is the summary of a benchmark by SGLang, without its requests: bench_serving --output-details writes them",
     ),
     (

@@ -48,15 +48,20 @@ class TokenCounter:
         self._characters += 1
         return sum(map(len, words))
 
+    @property
+    def guesses(self) -> bool:
+        """Whether it counted words or characters, for want of a tokenizer."""
+        return bool(self._words or self._characters)
+
     def notes(self) -> Iterator[str]:
         """How tokens were counted, if they were."""
-        if self._words or self._characters:
+        if self.guesses:
             ways = (("words between blanks", self._words), ("characters in texts with hardly any", self._characters))
-            counts = ", ".join(f"{way} ({texts:,} texts)" for way, texts in ways if texts)
+            counts = ", ".join(f"{way} (texts: {texts:,})" for way, texts in ways if texts)
             yield f"for want of a tokenizer, tokens are {counts}: --tokenizer tokenizer.json counts them"
         elif self._counted and self._name:
             special = f", and {self._special} special more for each prompt (such as BOS)" if self._special else ""
-            yield f"tokens are those of {self._name} ({self._counted:,} texts){special}"
+            yield f"tokens are those of {self._name} (texts: {self._counted:,}){special}"
         elif self._count is not None and not self._counted:
             yield "the tokenizer was not used: the file says how many tokens there are"
 

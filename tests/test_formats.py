@@ -266,7 +266,7 @@ def test_conversations_take_any_tokenizer(folder: Path) -> None:
     words = Trace.read(folder / "sample", rate=1.0)
     assert words.report is not None
     assert words.report.notes[0] == (
-        "for want of a tokenizer, tokens are words between blanks (4 texts): --tokenizer tokenizer.json counts them"
+        "for want of a tokenizer, tokens are words between blanks (texts: 4): --tokenizer tokenizer.json counts them"
     )
     letters = Trace.read(folder / "sample", rate=1.0, count_tokens=len)
     assert [row[1:] for row in rows(letters)] == [(11, 2), (5, 5)]
