@@ -133,4 +133,3 @@ def llmperf_responses(rows: Rows, reading: Reading, told: "Counter[str]") -> Edi
     for line, response in rows:
         failed = response is not None and response.get("error_code") is not None
         yield line, failures(f"error_code {response['error_code']}") if response and failed else response
-

@@ -1,4 +1,4 @@
-"""Rows of genai-perf's ``profile_export.json``: requests and responses as texts, with the server's counts or without."""
+"""Rows of genai-perf's ``profile_export.json``: requests and responses as texts, with the server's counts or not."""
 
 from collections import Counter
 from collections.abc import Iterator

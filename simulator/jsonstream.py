@@ -1,5 +1,7 @@
-"""JSON objects of any size, one after another: an object is walked through member by member, and what no format reads
-is let go. Benchmarks write a whole run as one object, on one line of a gigabyte or on a million short ones.
+"""JSON objects of any size, one after another, of which only what a format reads is kept.
+
+Benchmarks write a whole run as one object, on one line of a gigabyte or on a million short ones. So an object is walked
+through member by member, and a long array item by item.
 """
 
 import json
@@ -76,11 +78,11 @@ class Cursor:
                 return value
 
     def items(self) -> Iterator[None]:
-        """Stop at each item of the list that begins here; whoever is stopped reads it."""
+        """Stop at each item of the list that begins here; the caller reads it before the next."""
         return self._parts("[", "]")
 
     def members(self) -> Iterator[str]:
-        """The name of each member of the object that begins here, stopping at its value; whoever is stopped reads it."""
+        """Stop at the value of each member of the object that begins here, and say its name; as with items."""
         for _ in self._parts("{", "}"):
             name = self.value() if self.peek() == '"' else None
             if not isinstance(name, str):
@@ -143,7 +145,7 @@ class Cursor:
 
 
 def holds_objects(text: Text) -> bool:
-    """Whether a text is to be read by :func:`object_rows`: its first object is no line, or one that may be very long."""
+    """Whether :func:`object_rows` is to read a text: its first object is no line, or one that may be very long."""
     if not text.head.lstrip().startswith(b"{"):
         return False
     line, newline, _ = text.head.lstrip().partition(b"\n")

@@ -116,9 +116,7 @@ def _may_go_on(buffer: str, begin: int, error: Exception) -> bool:
     return begun and len(buffer) - begin <= MAX_OBJECT_CHARS and not isinstance(error, RecursionError)
 
 
-def json_tables(
-    rows: EditedRows, names: Sequence[str], misfit_reason: str = "not a JSON object"
-) -> Iterator[Table]:
+def json_tables(rows: EditedRows, names: Sequence[str], misfit_reason: str = "not a JSON object") -> Iterator[Table]:
     """Rows, some at a time, with the columns ``names``; ``a|b`` is the column a, or b where there is no a.
 
     What is missing or null comes as an empty field; a row that is None, or dropped, is a misfit.

@@ -148,7 +148,7 @@ def _own_rows(form: OwnFormat, text: Text) -> Rows:
 def _recognise_or_name(
     path: str | PathLike[str], text: Text, wanted: Format | None, reading: Reading, told: "Counter[str]"
 ) -> tuple[Format, Iterator[Table]]:
-    """The format of a text and its rows; of a text in none that is known all the same, an error that says what it is."""
+    """The format of a text, and its rows. Of a known kind of file that is no trace, the error says what it is."""
     try:
         return _recognise(path, text, wanted, reading, told)
     except InputError:
@@ -165,7 +165,9 @@ def _recognise(
     if is_parquet(text):
         found = parquet_columns(path)
         form = _choose(", ".join(found), dict.fromkeys(found, ""), "csv", wanted)
-        return form, _edited(form, parquet_tables(path, _places(form, found), reading.advance), len(found), reading, told)
+        return form, _edited(
+            form, parquet_tables(path, _places(form, found), reading.advance), len(found), reading, told
+        )
     line, _, number = first_line(text.head[:_BEGINNING])
     if not is_json(text):
         found = csv_header(text.head)

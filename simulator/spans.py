@@ -1,4 +1,4 @@
-"""Rows of OpenTelemetry: the spans of language model calls (GenAI) in batches, as the collector's file exporter writes them."""
+"""Rows of OpenTelemetry: spans of calls of language models (GenAI), as the collector's file exporter writes them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

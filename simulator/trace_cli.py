@@ -60,7 +60,9 @@ def info(
     if plot is not None:
         check_picture(plot)
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [find_file(trace)])
-    requests = read_trace(trace, strict, quiet or json_to != "-", format, rate, tokenizer)  # the table tells what was dropped
+    requests = read_trace(
+        trace, strict, quiet or json_to != "-", format, rate, tokenizer
+    )  # the table tells what was dropped
     facts = describe(requests)
     if plot is not None:
         from simulator.plots import trace_overview

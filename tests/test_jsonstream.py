@@ -33,7 +33,9 @@ JSON = st.recursive(
 )
 
 
-@given(st.lists(st.dictionaries(st.text(), JSON, max_size=4), min_size=1, max_size=3), st.integers(1, 40), st.booleans())
+@given(
+    st.lists(st.dictionaries(st.text(), JSON, max_size=4), min_size=1, max_size=3), st.integers(1, 40), st.booleans()
+)
 def test_how_a_text_is_cut_makes_no_difference(objects: list[dict[str, Any]], size: int, printed: bool) -> None:
     content = "\n".join(json.dumps(one, indent=1 if printed else None) for one in objects)
     expected = [json.loads(json.dumps(one), parse_float=Decimals) for one in objects]

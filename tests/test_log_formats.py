@@ -1,4 +1,4 @@
-"""Logs of requests, in the shapes that their programs write: the exact trace of each, what is dropped, and what is said."""
+"""Logs of requests, in the shapes that their programs write: the exact trace of each, what is dropped and said."""
 
 import csv
 import io
@@ -155,7 +155,12 @@ def test_arrays_that_are_not_parallel_are_an_error(folder: Path) -> None:
 
 
 def test_odd_times_are_the_rows_own_fault(folder: Path) -> None:
-    odd = {**VLLM, "start_times": [1.5, None, "x", "1e999999999"], "queue_times": [2, 0, 0, "1e-999999999"], "errors": []}
+    odd = {
+        **VLLM,
+        "start_times": [1.5, None, "x", "1e999999999"],
+        "queue_times": [2, 0, 0, "1e-999999999"],
+        "errors": [],
+    }
     assert complaint(folder, json.dumps(odd)) == (
         "has no usable row among 4: time missing or not finite (1), time negative (1), "
         "time out of range (1), time unreadable (1)"
@@ -290,7 +295,11 @@ def test_genai_perf_cut_off_is_an_error(folder: Path) -> None:
 
 
 def test_inference_perf_of_now_and_of_before(folder: Path) -> None:
-    new = {"input_tokens": 1, "request_metrics": {"text": {"input_tokens": 120}}, "response_metrics": {"output_tokens": 40}}
+    new = {
+        "input_tokens": 1,
+        "request_metrics": {"text": {"input_tokens": 120}},
+        "response_metrics": {"output_tokens": 40},
+    }
     failed = {"error_type": "ClientError", "error_msg": "x"}
     records = [
         {"start_time": 501.1, "end_time": 502, "request": "{}", "response": "a", "info": new, "error": None},
@@ -428,7 +437,9 @@ def test_spans_of_vllm_and_of_clients(folder: Path) -> None:
             batch(span("1", "1764500000100000001", vllm)),
             batch(span("2", 1764500000100000000, client), span("3", "1764500000400000000", {"http.method": "POST"})),
             batch(span("4", "5", {"gen_ai.operation.name": "chat", "error.type": "timeout"}, status={"code": 2})),
-            batch(span("5", "5", {"gen_ai.operation.name": "chat"}, status={"code": "STATUS_CODE_ERROR", "message": "m"})),
+            batch(
+                span("5", "5", {"gen_ai.operation.name": "chat"}, status={"code": "STATUS_CODE_ERROR", "message": "m"})
+            ),
             batch(span("6", "5", tokens(5, 5, **{"gen_ai.operation.name": "embeddings"}))),
             batch(span("7", "5", {"http.method": "GET"}, status={"code": 2})),
         ),
@@ -447,7 +458,10 @@ def test_spans_above_calls_are_not_counted_whichever_batch_they_are_in(folder: P
     middle = span("m", 2, {"name": "step"}, "a")
     calls = [span("c", 2, tokens(10, 5), "m"), span("d", 9, tokens(20, 7), "m")]
     alone = span("z", 10, tokens(99, 1, **{"gen_ai.operation.name": "invoke_agent"}))
-    for content in (lines(batch(*calls), batch(middle), batch(agent, alone)), lines(batch(alone, agent, middle, *calls))):
+    for content in (
+        lines(batch(*calls), batch(middle), batch(agent, alone)),
+        lines(batch(alone, agent, middle, *calls)),
+    ):
         trace = read(folder, content, strict=True)
         assert rows(trace) == [(0, 10, 5), (7, 20, 7), (8, 99, 1)]
         assert set(notes(trace)) == {
@@ -490,9 +504,15 @@ def test_all_formats_have_names_of_their_own() -> None:
 
 
 ODD = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 2**65) | st.floats() | st.sampled_from(["", "x", "1", "NaN", "[]", "{}"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["usage", "choices", "response", "value", "key", "spans", "delta"]), inner),
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 2**65)
+    | st.floats()
+    | st.sampled_from(["", "x", "1", "NaN", "[]", "{}"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["usage", "choices", "response", "value", "key", "spans", "delta"]), inner)
+    ),
     max_leaves=6,
 )
 WHOLE: list[tuple[Any, bool]] = [

@@ -14,7 +14,10 @@ SUMMARY = {"backend": "x", "request_rate": 4.0, "duration": 4.1, "completed": 2,
 AVERAGE = {"unit": "ms", "avg": 5.0}
 
 FILES = {
-    "events": (json.dumps([1764500000.25, [EVENT], 0]), ["KV-cache events", "--save-detailed", "--otlp-traces-endpoint"]),
+    "events": (
+        json.dumps([1764500000.25, [EVENT], 0]),
+        ["KV-cache events", "--save-detailed", "--otlp-traces-endpoint"],
+    ),
     "events of older versions": (json.dumps([1.5, [["BlockStored", [11], None]]]), ["KV-cache events"]),
     "events, a line each": (json.dumps(EVENT) + "\n", ["KV-cache events"]),
     "vLLM's summary": (
@@ -76,7 +79,7 @@ def test_each_is_told_by_what_it_is_and_lacks(tmp_path: Path, name: str, format:
 
 
 def test_a_trace_may_say_anything_in_its_texts(tmp_path: Path) -> None:
-    talk = "Received request a: # HELP \"BlockStored\" {\"request_latency\": {"
+    talk = 'Received request a: # HELP "BlockStored" {"request_latency": {'
     turns = [{"from": "human", "value": talk}, {"from": "gpt", "value": talk}]
     path = tmp_path / "talk.json"
     path.write_text(json.dumps([{"conversations": turns}]))

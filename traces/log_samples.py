@@ -1,4 +1,4 @@
-"""The samples of logs, one in each format of logs that kvfrag reads: the requests of the others, and what fails besides."""
+"""The samples of logs, one in each format of logs that kvfrag reads: the same requests, and some that failed."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ def vllm_bench(requests: list[Request]) -> str:
     # A clock that began when the machine did; every third request waited for a place among the client's own.
     waits = [0.25 if i % 3 == 2 else 0.0 for i in range(len(requests) + 1)]
     arrivals = [5000 + _seconds(t, 6) for t, _, _ in requests] + [5080.0]
-    head = {"date": "20260105-080000", "backend": "openai-chat", "model_id": "m", "tokenizer_id": "m"}
+    head: dict[str, Any] = {"date": "20260105-080000", "backend": "openai-chat", "model_id": "m", "tokenizer_id": "m"}
     head |= {"num_prompts": len(waits), "request_rate": 0.5, "completed": len(requests), "failed": 1}
     times = {"start_times": [round(a + w, 6) for a, w in zip(arrivals, waits, strict=True)], "queue_times": waits}
     return json.dumps({**head, **_arrays(requests), **times})
@@ -53,7 +53,13 @@ def vllm_bench_old(requests: list[Request]) -> str:
 def sglang_bench(requests: list[Request]) -> str:
     # A line for each run of the benchmark, appended.
     def run(some: list[Request], rate: float) -> dict[str, Any]:
-        head = {"tag": None, "backend": "sglang", "dataset_name": "random", "request_rate": rate, "max_concurrency": None}
+        head = {
+            "tag": None,
+            "backend": "sglang",
+            "dataset_name": "random",
+            "request_rate": rate,
+            "max_concurrency": None,
+        }
         return {**head, "completed": len(some), "total_input_tokens": 0, **_arrays(some)}
 
     return _lines([run(requests[:25], 0.5), run(requests[25:], float("inf"))])
@@ -98,7 +104,9 @@ def genai_perf(requests: list[Request]) -> str:
     for i, (t, p, g) in enumerate(requests):
         usage = json.dumps({"choices": [], "usage": {"prompt_tokens": p, "completion_tokens": g}})
         first = json.dumps({"choices": [{"delta": {"content": "lorem"}}]})
-        rows.append(request(t, i, [f"data: {first}\n\n", f"data: {usage}\n\n", "data: [DONE]\n\n"] if i % 2 else [usage]))
+        rows.append(
+            request(t, i, [f"data: {first}\n\n", f"data: {usage}\n\n", "data: [DONE]\n\n"] if i % 2 else [usage])
+        )
     rows.append(request(1, 90, []))
     return json.dumps({"experiments": [{"experiment": {"mode": "request_rate", "value": 0.5}, "requests": rows}]})
 
@@ -145,7 +153,14 @@ def _spend_logs(requests: list[Request], stamp: Callable[[int], str]) -> list[di
         counts = {"total_tokens": prompt + output, "prompt_tokens": prompt, "completion_tokens": output}
         when = {"startTime": stamp(time_ns), "endTime": stamp(time_ns + 10**9)}
         rest = {"model": "m", "metadata": "{}", "cache_hit": "False", "session_id": f"s{number // 3}"}
-        return {"request_id": f"r{number}", "call_type": "acompletion", **counts, **when, **rest, "status": "success"} | more
+        return {
+            "request_id": f"r{number}",
+            "call_type": "acompletion",
+            **counts,
+            **when,
+            **rest,
+            "status": "success",
+        } | more
 
     failed = {"status": "failure", "metadata": json.dumps({"error_information": {"error_code": "429"}})}
     rows = [row(i, t, p, g) for i, (t, p, g) in enumerate(requests)]
@@ -204,7 +219,11 @@ def opentelemetry(requests: list[Request]) -> str:
     resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "app"}}]}
     return _lines(
         [
-            {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {}, "spans": spans[first : first + 10]}]}]}
+            {
+                "resourceSpans": [
+                    {"resource": resource, "scopeSpans": [{"scope": {}, "spans": spans[first : first + 10]}]}
+                ]
+            }
             for first in range(0, len(spans), 10)
         ]
     )

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import log_samples
 import numpy as np
-from log_samples import Request
 
+import log_samples
+from log_samples import Request
 from simulator import Trace
 from simulator.workload import parse_workload
 
