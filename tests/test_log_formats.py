@@ -1,11 +1,13 @@
 """Logs of requests, in the shapes that their programs write: the exact trace of each, what is dropped and said."""
 
 import csv
+import gzip
 import io
 import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -377,6 +379,17 @@ def test_litellm_spend_logs(folder: Path, content: str) -> None:
     assert trace.report is not None
     assert (trace.report.format, trace.report.origin) == ("litellm", "2026-11-30 10:15:00.000000000Z")
     assert complaint(folder, content, strict=True).endswith("failed: status is failure")
+
+
+def test_litellm_spend_logs_packed_and_as_parquet(folder: Path) -> None:
+    expected = rows(read(folder, as_csv(SPENT)))
+    (folder / "log").write_bytes(gzip.compress(as_csv(SPENT).encode()))
+    assert rows(Trace.read(folder / "log")) == expected
+    pd.DataFrame(SPENT).to_parquet(folder / "log")
+    trace = Trace.read(folder / "log")
+    assert (rows(trace), dropped(trace), notes(trace)) == (expected, SPENT_DROPPED, SPENT_NOTES)
+    with pytest.raises(InputError, match="row 2 .*: failed: status is failure"):
+        Trace.read(folder / "log", strict=True)
 
 
 def test_a_row_of_litellms_csv_with_too_many_fields_is_told_as_such(folder: Path) -> None:
