@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from allocators.base import InputError
-from simulator.failed import Failures, in_words, within
 from simulator.jsontext import Dropped, EditedRows, Row, Rows
+from simulator.log_rows import Failures, in_words, row_by_row, within
 from simulator.schema import Reading
 
 
@@ -83,53 +83,40 @@ def _earlier(start: object, wait: object) -> object:
         return start
 
 
-def aiperf_records(rows: Rows, reading: Reading, told: "Counter[str]") -> EditedRows:
-    """The requests of AIPerf's ``profile_export.jsonl``; those of its warm-up are left out."""
-    del reading
-    failures = Failures()
-    for line, record in rows:
-        if record is None:
-            yield line, None
-        elif within(record, "metadata", "benchmark_phase") == "warmup":
-            told["requests of the warm-up, left out"] += 1
-        elif record.get("error") is not None:
-            yield line, failures(in_words(record["error"], "code", "type"))
-        elif within(record, "metadata", "was_cancelled") is True:
-            yield line, failures("cancelled")
-        else:
-            row = {name: within(record, "metadata", name) for name in ("request_start_ns", "x_correlation_id")}
-            for name in ("input_sequence_length", "output_sequence_length"):
-                row[name] = within(record, "metrics", name, "value")
-            yield line, row
+@row_by_row
+def aiperf_records(record: Row, failures: Failures, told: "Counter[str]") -> Row | Dropped | None:
+    """The request of a record of AIPerf's ``profile_export.jsonl``; those of its warm-up are left out."""
+    if within(record, "metadata", "benchmark_phase") == "warmup":
+        told["requests of the warm-up, left out"] += 1
+        return None
+    if record.get("error") is not None:
+        return failures(in_words(record["error"], "code", "type"))
+    if within(record, "metadata", "was_cancelled") is True:
+        return failures("cancelled")
+    row = {name: within(record, "metadata", name) for name in ("request_start_ns", "x_correlation_id")}
+    lengths = ("input_sequence_length", "output_sequence_length")
+    return row | {name: within(record, "metrics", name, "value") for name in lengths}
 
 
-def inference_perf_records(rows: Rows, reading: Reading, told: "Counter[str]") -> EditedRows:
-    """The requests of inference-perf; older files have their lengths at the top of ``info``."""
-    del reading, told
-    failures = Failures()
-    for line, record in rows:
-        if record is None:
-            yield line, None
-        elif record.get("error") is not None:
-            yield line, failures(in_words(record["error"], "error_type"))
-        else:
-            info = record.get("info")
-            prompt = within(info, "request_metrics", "text", "input_tokens")
-            output = within(info, "response_metrics", "output_tokens")
-            yield (
-                line,
-                {
-                    "start_time": record.get("start_time"),
-                    "input_tokens": within(info, "input_tokens") if prompt is None else prompt,
-                    "output_tokens": within(info, "output_tokens") if output is None else output,
-                },
-            )
+@row_by_row
+def inference_perf_records(record: Row, failures: Failures, told: "Counter[str]") -> Row | Dropped:
+    """The request of a record of inference-perf; older ones have their lengths at the top of ``info``."""
+    del told
+    if record.get("error") is not None:
+        return failures(in_words(record["error"], "error_type"))
+    info = record.get("info")
+    prompt = within(info, "request_metrics", "text", "input_tokens")
+    output = within(info, "response_metrics", "output_tokens")
+    return {
+        "start_time": record.get("start_time"),
+        "input_tokens": within(info, "input_tokens") if prompt is None else prompt,
+        "output_tokens": within(info, "output_tokens") if output is None else output,
+    }
 
 
-def llmperf_responses(rows: Rows, reading: Reading, told: "Counter[str]") -> EditedRows:
-    """The requests of LLMPerf's individual responses."""
-    del reading, told
-    failures = Failures()
-    for line, response in rows:
-        failed = response is not None and response.get("error_code") is not None
-        yield line, failures(f"error_code {response['error_code']}") if response and failed else response
+@row_by_row
+def llmperf_responses(response: Row, failures: Failures, told: "Counter[str]") -> Row | Dropped:
+    """The request of one of LLMPerf's individual responses."""
+    del told
+    code = response.get("error_code")
+    return response if code is None else failures(f"error_code {code}")

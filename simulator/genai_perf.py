@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from allocators.base import InputError
-from simulator.failed import Failures, within
 from simulator.jsontext import EditedRows, Row, Rows, json_row
+from simulator.log_rows import Failures, within
 from simulator.schema import Reading
 from simulator.token_counts import TokenCounter
 

@@ -37,7 +37,10 @@ class BrokenError(Exception):
 
 
 class Cursor:
-    """A place in a JSON text, of which no more is in memory than the value that is read."""
+    """A place in a JSON text, of which no more is in memory than the value that is read.
+
+    What is read raises BrokenError where the text is no JSON or ends, and InputError where a value is too long.
+    """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = (chunk.decode() for chunk in chunks)
@@ -125,14 +128,17 @@ class Cursor:
 
     def _may_go_on(self, error: Exception) -> bool:
         """Whether what could not be decoded may be the beginning of a value."""
-        if not isinstance(error, json.JSONDecodeError) or len(self._buffer) - self._place > MAX_VALUE_CHARS:
+        if not isinstance(error, json.JSONDecodeError):
             return False
-        return error.msg.startswith("Unterminated") or error.pos > len(self._buffer) - _CUT_CHARS
+        cut = error.msg.startswith("Unterminated") or error.pos > len(self._buffer) - _CUT_CHARS
+        if cut and len(self._buffer) - self._place > MAX_VALUE_CHARS:
+            raise InputError(f"line {self.line}: a value is longer than {MAX_VALUE_CHARS:,} characters: that is no log")
+        return cut
 
     def _broken(self, error: Exception) -> BrokenError:
         """What is wrong with the value that begins here, and on which line."""
         if not isinstance(error, json.JSONDecodeError):
-            return BrokenError(self.line, "a value that is too deep, or too long")
+            return BrokenError(self.line, "a value that is too deep, or a number that is too long")
         return BrokenError(self.line + self._buffer.count("\n", self._place, error.pos), error.msg)
 
     def _read(self, chunks: int) -> bool:

@@ -2,29 +2,23 @@
 
 from collections import Counter
 
-from simulator.failed import Failures, in_words, within
-from simulator.jsontext import EditedRows, Row, Rows, json_row
-from simulator.schema import Reading
+from simulator.jsontext import Dropped, Row, json_row
+from simulator.log_rows import Failures, in_words, row_by_row, within
 
 _NO_GENERATION = ("embedding", "image", "transcription", "speech", "moderation", "rerank", "ocr", "search")
 """Calls of these kinds generate no text token by token."""
 
 
-def litellm_requests(rows: Rows, reading: Reading, told: "Counter[str]") -> EditedRows:
-    """The requests that reached a server and generated text."""
-    del reading
-    failures = Failures()
-    for line, row in rows:
-        if row is None:
-            yield line, None
-        elif any(word in str(row.get("call_type")).lower() for word in _NO_GENERATION):
-            told["calls that generate no text (embeddings, images, ...), left out"] += 1
-        elif str(row.get("cache_hit")).lower() == "true":
-            told["requests that the proxy answered from its own cache, left out"] += 1
-        elif str(row.get("status")).lower() == "failure":
-            yield line, failures(_why(row))
-        else:
-            yield line, row
+@row_by_row
+def litellm_requests(row: Row, failures: Failures, told: "Counter[str]") -> Row | Dropped | None:
+    """The request of a row, if it reached a server and generated text."""
+    if any(word in str(row.get("call_type")).lower() for word in _NO_GENERATION):
+        told["calls that generate no text (embeddings, images, ...), left out"] += 1
+        return None
+    if str(row.get("cache_hit")).lower() == "true":
+        told["requests that the proxy answered from its own cache, left out"] += 1
+        return None
+    return failures(_why(row)) if str(row.get("status")).lower() == "failure" else row
 
 
 def _why(row: Row) -> object:

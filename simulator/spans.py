@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from simulator.failed import Failures, within
 from simulator.jsontext import Dropped, EditedRows, Row, Rows
+from simulator.log_rows import Failures, within
 from simulator.schema import Reading
 
 _PROMPT = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")

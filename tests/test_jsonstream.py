@@ -108,7 +108,8 @@ def test_a_value_that_is_too_long_ends() -> None:
         patch.setattr("simulator.jsonstream.MAX_VALUE_CHARS", 1000)
         pieces = (b'{"a": "' + b"x" * 1000 if number == 0 else b"x" * 1000 for number in range(10_000))
         text = Text(b"{", pieces)
-        assert next(object_rows(text)) == (1, None)
+        with pytest.raises(InputError, match="line 1: a value is longer than 1,000 characters: that is no log"):
+            next(object_rows(text))
         assert sum(1 for _ in pieces) > 9_000
 
 

@@ -388,7 +388,7 @@ def test_litellm_spend_logs_packed_and_as_parquet(folder: Path) -> None:
     pd.DataFrame(SPENT).to_parquet(folder / "log")
     trace = Trace.read(folder / "log")
     assert (rows(trace), dropped(trace), notes(trace)) == (expected, SPENT_DROPPED, SPENT_NOTES)
-    with pytest.raises(InputError, match="row 2 .*: failed: status is failure"):
+    with pytest.raises(InputError, match=r"row 2 .*: failed: status is failure"):
         Trace.read(folder / "log", strict=True)
 
 

@@ -1,8 +1,10 @@
-"""Failed requests of a log: dropped, and counted by reasons that are few and short."""
+"""What the readers of logs share: going row by row, nested values, failed requests counted by few, short reasons."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 
-from simulator.jsontext import Dropped
+from simulator.jsontext import Dropped, EditedRows, Row, Rows
+from simulator.schema import Edit, Reading
 
 MOST_REASONS = 8
 """How many reasons of a file are told apart: some name the request in each."""
@@ -25,6 +27,21 @@ class Failures:
             reason = "another reason"
         self._seen.add(reason)
         return Dropped(f"failed: {reason}")
+
+
+def row_by_row(make: Callable[[Row, Failures, "Counter[str]"], Row | Dropped | None]) -> Edit:
+    """The edit that makes one row of each, or leaves it out (None); what it tells the counter becomes a note."""
+
+    def edit(rows: Rows, reading: Reading, told: "Counter[str]") -> EditedRows:
+        del reading
+        failures = Failures()
+        for line, row in rows:
+            if row is None:
+                yield line, None
+            elif (made := make(row, failures, told)) is not None:
+                yield line, made
+
+    return edit
 
 
 def within(value: object, *path: str) -> object:
