@@ -51,10 +51,11 @@ class Format:
 
     ``kind``: csv, json, or csv|json. ``time`` ("" in a format of lengths only), ``prompt`` and ``output`` name the
     columns it needs, ``session``, ``block_hashes`` and ``status`` those it may have ("" for none); ``a|b`` is a column
-    that may be called a or b. ``matches`` tells it by its first row (of CSV: the header's names) from another format with the same
-    columns. ``block_tokens``: the tokens of a prefix block, where the format says so. ``edit`` rewrites rows; ``signs``
-    are the columns needed before it does, where they are others, and ``also`` more that it looks at. ``clock``: what
-    its time counts from, if that is known (see :mod:`simulator.notes`). ``remark``: noted of every file.
+    that may be called a or b. ``matches`` tells it by its first row (of CSV: the header's names) from another format
+    with the same columns. ``block_tokens``: the tokens of a prefix block, where the format says so. ``edit`` rewrites
+    rows; ``signs`` are the columns needed before it does, where they are others, and ``also`` more that it looks at.
+    ``clock``: what its time counts from, if that is known (see :mod:`simulator.notes`). ``remark``: noted of every
+    file.
     """
 
     name: str
