@@ -9,8 +9,8 @@ import typer
 from allocators import InputError
 from allocators.base import whole
 from simulator.catalogue import find_file
-from simulator.models import load_model
 from simulator.options import (
+    Columns,
     Format,
     Json,
     Quiet,
@@ -26,6 +26,7 @@ from simulator.options import (
 )
 from simulator.report import check_outputs, write_json
 from simulator.run import Source
+from simulator.server.models import load_model
 from simulator.server_options import (
     Allocators,
     Capacity,
@@ -75,6 +76,7 @@ def size(
     window: Window = None,
     json_to: Json = None,
     format: Format = None,
+    columns: Columns = None,
     tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
@@ -95,7 +97,7 @@ def size(
     for spec in allocator:
         allocator_of(spec, max(_ANY_POOL_SLOTS, max_model_len or 0), max_model_len)
     check_outputs({"--json": json_file(json_to)}, [find_file(trace), model])
-    requests = read_trace(trace, strict, quiet, format, rate, tokenizer)
+    requests = read_trace(trace, strict, quiet, format, rate, tokenizer, columns=columns)
 
     wanted: dict[str, Any] = {"max_refused": max_refused, "max_wait_p99": max_wait_p99, "checks": checks}
     with progress(0, "size", "run", quiet) as bar:
@@ -166,6 +168,7 @@ def advise(
     window: Window = None,
     json_to: Json = None,
     format: Format = None,
+    columns: Columns = None,
     tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
@@ -193,13 +196,13 @@ def advise(
         if idle := [option for option, value in replay.items() if value is not None]:
             raise InputError(f"{idle[0]} is for a replay, which needs a pool: give --capacity, or --memory and --model")
     check_outputs({"--json": json_file(json_to)}, [find_file(trace), model])
-    requests = read_trace(trace, strict, quiet, format, rate, tokenizer)
+    requests = read_trace(trace, strict, quiet, format, rate, tokenizer, columns=columns)
 
     with progress(0 if slots is None else len(BLOCK_SIZES), "advise", "run", quiet) as bar:
         advice = advised(requests, capacity=slots, within=within, on_run=bar.update, **_fields(settings))
     if json_to is not None:
-        columns = [*OF_LENGTHS, *([] if slots is None else OF_A_POOL)]
-        sizes = advice.table[columns].reset_index().to_dict("records")
+        figures = [*OF_LENGTHS, *([] if slots is None else OF_A_POOL)]
+        sizes = advice.table[figures].reset_index().to_dict("records")
         content = {"capacity": slots, "best": advice.best, "by": advice.share, "within": advice.within}
         write_json(json_to, {**_head(requests, settings), **content, "block_sizes": sizes})
     if json_to != "-":

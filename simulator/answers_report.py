@@ -6,10 +6,11 @@ from rich.table import Table
 
 from simulator.advice import Advice
 from simulator.fitting import Fit
-from simulator.models import Model
 from simulator.report import MEANINGS, console, legend, print_tables, table
 from simulator.schema import counted
+from simulator.server.models import Model
 from simulator.sizing import Size
+from simulator.standard import printable
 from simulator.target import Target, Trial
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
@@ -21,7 +22,7 @@ _REFUSED = "of the time: the next request waited for memory"
 def print_sizes(trace: Trace, names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> None:
     """The smallest pools, by the names their allocators were given."""
     out = console()
-    out.print(f"{trace.name}: {counted(len(trace), 'request')}; {sizes[0].target}\n", soft_wrap=True)
+    out.print(f"{printable(trace.name)}: {counted(len(trace), 'request')}; {sizes[0].target}\n", soft_wrap=True)
     print_tables(out, names, lambda short: [_sizes(short, sizes, model)])
     for name, size in zip(names, sizes, strict=True):
         out.print(f"  {name}: {_why(size)}", soft_wrap=True)
@@ -88,7 +89,9 @@ def print_fits(trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: i
     """How many requests fit at once, and where the pool is then."""
     out, capacity = console(), fits[0].capacity
     memory = "" if model is None else f", {capacity * model.bytes_per_slot / _GIB:,.2f} GiB of {model.name}"
-    out.print(f"{trace.name}: {counted(len(trace), 'request')}; a pool of {capacity:,} token slots{memory}\n")
+    out.print(
+        f"{printable(trace.name)}: {counted(len(trace), 'request')}; a pool of {capacity:,} token slots{memory}\n"
+    )
     print_tables(out, names, lambda short: _fits(short, fits, limit))
     few, many = (pick(zip(fits, names, strict=True), key=lambda one: one[0].mean) for pick in (min, max))
     if many[0].mean > few[0].mean:
@@ -137,7 +140,7 @@ def print_advice(trace: Trace, advice: Advice, capacity: int | None) -> None:
     """Block sizes side by side, and which one to take."""
     out, rows = console(), advice.table
     pool = "" if capacity is None else f"; a pool of {capacity:,} token slots"
-    out.print(f"{trace.name}: {counted(advice.requests, 'request')}{pool}\n")
+    out.print(f"{printable(trace.name)}: {counted(advice.requests, 'request')}{pool}\n")
     columns = ["lost (slots)", "written (%)", "table", "longest table", "blocks a request"]
     shown = table("What a block size costs: in the mean over iterations and requests", "block size", *columns)
     for block_size, row in rows.iterrows():

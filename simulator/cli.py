@@ -14,8 +14,11 @@ import typer
 from allocators import ALLOCATORS, Allocator, InputError
 from allocators.base import one_of, whole
 from simulator.answers_cli import COMMANDS
+from simulator.folder import check_folder
+from simulator.models_cli import models
 from simulator.options import (
     PAGE,
+    Columns,
     Format,
     Json,
     Quiet,
@@ -32,7 +35,7 @@ from simulator.options import (
     whole_number,
 )
 from simulator.report import as_json, check_outputs, console, print_runs, table, write_json
-from simulator.run import Run, check_folder
+from simulator.run import Run
 from simulator.server_options import (
     Allocators,
     Capacity,
@@ -82,6 +85,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(trace_app, name="trace")
+app.command(short_help="Models and GPUs known by name.")(models)
 app.command(name="sweep", short_help="Many runs side by side, on all cores or a cluster.", epilog=_allocators())(sweep)
 
 
@@ -128,6 +132,7 @@ def run(
         typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through."),
     ] = None,
     format: Format = None,
+    columns: Columns = None,
     tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
@@ -154,7 +159,7 @@ def run(
 
         check_plotly()
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [trace, model])
-    requests = read_trace(trace, strict, quiet, format, rate, tokenizer)
+    requests = read_trace(trace, strict, quiet, format, rate, tokenizer, columns=columns)
 
     shown = not quiet and sys.stderr.isatty()
     options: dict[str, Any] = vars(settings) | {"decisions": decisions or page, "progress": shown}

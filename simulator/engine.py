@@ -234,7 +234,7 @@ class Server:
                     until_ps = arrival_ps
                 if paging and next_layout_ps < until_ps:
                     until_ps = next_layout_ps + 1  # a memory map is drawn before anybody grows behind it
-                if now_ps + length_ps > until_ps:
+                if now_ps + length_ps >= until_ps:  # at equality too: iterations of no time may follow that moment
                     left_ps = until_ps - now_ps - extra_ps
                     count = boundary(left_ps, first_ps, step_ps) if left_ps > 0 else 1
                     length_ps = extra_ps + duration_ps(count, first_ps, step_ps)

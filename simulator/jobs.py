@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from allocators import make_allocator
 from allocators.base import InputError
+from allocators.failures import told
 from allocators.paged import Paged
-from simulator.failures import told
 from simulator.ledger import CATEGORIES
 from simulator.replay import simulate
 from simulator.settings import Settings

@@ -39,8 +39,15 @@ def _is_vllm(row: Row) -> bool:
     return "tokenizer_id" in row or "model_id" in row
 
 
+# Logs of one's own may name their columns as these do, but not with the same unit, clock or kind of time.
+
+
+def _is_litellm(row: Row) -> bool:
+    return bool(row.keys() & {"call_type", "cache_hit", "spend"})
+
+
 def _is_payload(row: Row) -> bool:
-    return isinstance(row["startTime"], int | Decimals)
+    return _is_litellm(row) and isinstance(row["startTime"], int | Decimals)
 
 
 LOG_FORMATS = (
@@ -97,12 +104,22 @@ LOG_FORMATS = (
         "",
         "number_input_tokens",
         "number_output_tokens",
+        matches=lambda row: "error_code" in row,
         edit=llmperf_responses,
         remark="its tokens are those of one fixed Llama tokenizer, and its rows in order of completion",
     ),
-    Format("llmservingsim-bench", "json", SECONDS, "arrival_time", "input_toks", "output_toks", clock=EPOCH),
+    Format(
+        "llmservingsim-bench",
+        "json",
+        SECONDS,
+        "arrival_time",
+        "input_toks",
+        "output_toks",
+        matches=lambda row: "queued_ts" in row,
+        clock=EPOCH,
+    ),
     _LITELLM("litellm-payload", kind="json", unit=SECONDS, session="trace_id", matches=_is_payload, clock=EPOCH),
-    _LITELLM("litellm", kind="csv|json", unit=DATE, session="session_id"),
+    _LITELLM("litellm", kind="csv|json", unit=DATE, session="session_id", matches=_is_litellm),
     Format(
         "opentelemetry",
         "json",

@@ -15,6 +15,7 @@ from simulator.catalogue import find_file
 from simulator.output import write_whole
 from simulator.progress import progress_bar
 from simulator.schema import listed, short
+from simulator.standard import say
 from simulator.tokenizer import token_counter
 from simulator.trace import Trace, open_trace
 
@@ -50,8 +51,8 @@ TraceArgument = Annotated[
     str,
     typer.Argument(
         metavar="TRACE",
-        help="A trace file, the name of a public trace that was downloaded, or a workload such as "
-        "sharegpt:rate=4,duration=900,seed=0.",
+        help="A trace file, - for standard input, the name of a public trace that was downloaded, or a workload "
+        "such as sharegpt:rate=4,duration=900,seed=0.",
     ),
 ]
 Format = Annotated[
@@ -68,6 +69,15 @@ Tokenizer = Annotated[
         metavar="FILE",
         help="Counts the tokens in a file of texts: a tokenizer.json; or package.module.function (text -> number), "
         "whose code is run. Default: words, or characters where a text hardly has blanks.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="KEY=NAME,...",
+        help="Which column is which, where a file is not recognised: arrival=time,prompt=input_len,output=output_len; "
+        "session and block_hashes too. arrival=time:ms tells the unit: s, ms, us, ns, date.",
     ),
 ]
 Rate = Annotated[
@@ -93,6 +103,7 @@ def read_trace(
     rate: float | None = None,
     tokenizer: str | None = None,
     seed: int = 0,
+    columns: str | None = None,
 ) -> Trace:
     """The trace that an argument names, with a progress bar; what is odd about it is noted."""
     count_tokens = None if tokenizer is None else token_counter(tokenizer, "--tokenizer")
@@ -100,7 +111,14 @@ def read_trace(
     size = os.stat(path).st_size if path is not None else 0  # noqa: PTH116
     with progress(size, "reading", "B", quiet) as bar:
         trace = open_trace(
-            text, strict, format=format, rate=rate, seed=seed, count_tokens=count_tokens, advance=bar.update
+            text,
+            strict,
+            format=format,
+            rate=rate,
+            seed=seed,
+            count_tokens=count_tokens,
+            columns=columns,
+            advance=bar.update,
         )
     report = trace.report
     if report is not None:
@@ -141,4 +159,4 @@ def progress(total: int, name: str, unit: str, quiet: bool) -> Iterator["tqdm[An
 def note(quiet: bool, text: str) -> None:
     """A line on standard error."""
     if not quiet:
-        print(text, file=sys.stderr)
+        say(text)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -22,6 +21,7 @@ from simulator.journal import ERROR, RUN
 from simulator.locks import scratch_folder
 from simulator.settings import MOST_SLOTS, Settings
 from simulator.sources import TraceReader, trace_sources
+from simulator.stdin import file_name
 from simulator.trace import Trace, open_trace
 from simulator.views import VIEWS
 
@@ -97,7 +97,7 @@ def planned(
 
     with scratch_folder() as folder:
         sources = list(trace_sources(trace, rates, numbers, folder, read))
-        name = trace.name if isinstance(trace, Trace) else Path(os.fspath(trace)).name
+        name = trace.name if isinstance(trace, Trace) else file_name(trace)
         found: dict[str, tuple[Job, Cells]] = {}
         for (spec, options), slots, server, source in product(known, capacities, servers, sources):
             job = Job(source, spec, slots, server)

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from allocators.base import InputError
 from simulator.notes import spoken
 from simulator.output import write_whole
 from simulator.run import Run
+from simulator.schema import counted
+from simulator.standard import printable
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
 from simulator.waits import WAITS
@@ -42,14 +45,28 @@ MEANINGS = {
 _PIPE_COLUMNS = 160
 
 
+class _Console(Console):
+    """One that a name cannot send control characters through."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, keep="\n"), **options)
+
+
+class _Table(Table):
+    """One whose cells are a line each, whatever name is in them."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
 def console() -> Console:
     """Standard output, which shows names as they are; wide enough for any table when it is a file or a pipe."""
-    return Console(markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    return _Console(markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
 
 
 def table(title: str, first: str, *columns: str) -> Table:
     """A table whose first column is words and whose others are numbers."""
-    made = Table(
+    made = _Table(
         title=title,
         title_justify="left",
         title_style="bold",
@@ -66,7 +83,7 @@ def table(title: str, first: str, *columns: str) -> Table:
 def print_runs(runs: Sequence[Run], view: str) -> None:
     """The tables of :func:`run_tables`, and what their columns mean."""
     out, source = console(), runs[0].trace
-    out.print(f"{source.name}: {_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots\n")
+    out.print(f"{printable(source.name)}: {_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots\n")
     print_tables(out, [run.name for run in runs], lambda names: run_tables(runs, names, view))
     out.print(_legend(view, _causes(runs)))
 
@@ -77,7 +94,7 @@ def print_tables(out: Console, names: Sequence[str], tables_of: Callable[[Sequen
     any_width = out.options.update(max_width=10_000)
     if any(Measurement.get(out, any_width, shown).maximum > out.width for shown in tables):
         for number, name in enumerate(names, start=1):
-            out.print(f"  {number} {name}")
+            out.print(f"  {number} {printable(name)}")
         out.print()
         tables = tables_of([f"{number} {name.partition(':')[0]}" for number, name in enumerate(names, start=1)])
     for shown in tables:
@@ -162,7 +179,7 @@ def legend(meanings: Mapping[str, str]) -> Table:
 def print_trace(requests: Trace, facts: Mapping[str, Any]) -> None:
     """What :func:`simulator.trace.describe` found, and how the rows of the file were read."""
     out, report = console(), requests.report
-    out.print(f"{requests.name}: {_requests(facts['rows'])} over {facts['duration_s']:,.1f} s")
+    out.print(f"{printable(requests.name)}: {_requests(facts['rows'])} over {facts['duration_s']:,.1f} s")
     if report is not None:
         out.print(f"  format {report}")
         if report.origin:
@@ -188,7 +205,7 @@ def _extras(requests: Trace, facts: Mapping[str, Any]) -> str:
     if (rows := facts["rows_with_blocks"]) is not None:
         tokens = None if requests.report is None else requests.report.block_tokens
         size = "of unknown size" if tokens is None else f"of {tokens:,} tokens"
-        parts.append(f"{rows:,} row{'' if rows == 1 else 's'} with prefix blocks {size}")
+        parts.append(f"{counted(rows, 'row')} with prefix blocks {size} (a run ignores them)")
     if (sessions := facts["sessions"]) is not None:
         parts.append(f"{sessions:,} session{'' if sessions == 1 else 's'}")
     return "; ".join(parts)

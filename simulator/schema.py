@@ -55,7 +55,9 @@ class Format:
     with the same columns. ``block_tokens``: the tokens of a prefix block, where the format says so. ``edit`` rewrites
     rows; ``signs`` are the columns needed before it does, where they are others, and ``also`` more that it looks at.
     ``clock``: what its time counts from, if that is known (see :mod:`simulator.notes`). ``remark``: noted of every
-    file.
+    file. ``dates``: the time may be a date too, in all rows or none. ``stated``: the unit of a number is; else seconds
+    are assumed, and that is noted; a number too large for seconds is an error. ``doubt``: why not even seconds can be
+    assumed.
     """
 
     name: str
@@ -74,6 +76,9 @@ class Format:
     also: tuple[str, ...] = ()
     clock: str = ""
     remark: str = ""
+    dates: bool = False
+    stated: bool = True
+    doubt: str = ""
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ import typer
 
 from allocators import Allocator, InputError, make_allocator
 from simulator.cost import StepCost, parse_bytes
-from simulator.models import load_model, slots_for
 from simulator.options import whole_number
+from simulator.server.cache import slots_for
+from simulator.server.models import load_model
 from simulator.settings import MOST_SLOTS, Settings
 
 Allocators = Annotated[

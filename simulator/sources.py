@@ -136,7 +136,7 @@ def _written(trace: Trace, rate: float | None, seed: int | None, folder: Path) -
     try:
         np.save(path, np.stack([trace.arrival_ns, trace.prompt_tokens, trace.output_tokens]))
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}; TMPDIR names another folder") from None
+        raise InputError(f"{path} cannot be written: {error.strerror or error}; TMPDIR names another folder") from None
     return TraceSource(f"sha256:{trace.sha256}", rate, seed, trace.name, path)
 
 

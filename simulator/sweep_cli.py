@@ -10,11 +10,13 @@ import typer
 
 from allocators.base import InputError, one_of
 from simulator.catalogue import find_file
-from simulator.executors import LostError, dask_executor
+from simulator.cluster import dask_executor
+from simulator.executors import LostError
 from simulator.grid import positives, seeds_of, wholes
 from simulator.jobs import figure_types
 from simulator.journal import Journal, journal_at
 from simulator.options import (
+    Columns,
     Format,
     Quiet,
     StoppedError,
@@ -106,6 +108,7 @@ def sweep(
         str | None, typer.Option(metavar="ADDRESS", help="Run on a Dask cluster: tcp://host:8786, its scheduler's.")
     ] = None,
     format: Format = None,
+    columns: Columns = None,
     tokenizer: Tokenizer = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -143,7 +146,7 @@ def sweep(
 
     def read(text: str, rate: float | None = None, seed: int = 0) -> Trace:
         silent = quiet if rate is None else next(notes, True)
-        return read_trace(text, strict, silent, format, rate, tokenizer, seed)
+        return read_trace(text, strict, silent, format, rate, tokenizer, seed, columns)
 
     try:
         with ExitStack() as stack:

@@ -12,6 +12,7 @@ from rich.table import Table
 from simulator.bands import Difference, differences, means, varied
 from simulator.report import MEANINGS, console, table
 from simulator.schema import counted
+from simulator.standard import printable
 from simulator.views import VIEWS
 
 _MOST_LINES = 40
@@ -34,7 +35,9 @@ def print_sweep(results: pd.DataFrame, everything: bool) -> None:
     lines = means(good, list(_COLUMNS))
     lines.insert(0, "allocator", lines.pop("allocator") if "allocator" in lines else results["allocator"].iloc[0])
     seeds = results["seed"].nunique()
-    out.print(f"{results['trace'].iloc[0]}: {counted(len(results), 'run')}, {counted(len(lines), 'setting')}\n")
+    out.print(
+        f"{printable(results['trace'].iloc[0])}: {counted(len(results), 'run')}, {counted(len(lines), 'setting')}\n"
+    )
     most = len(lines) if everything else _MOST_LINES
     for columns, banded in _NARROWER:
         shown = _table(lines.head(most), columns, banded)

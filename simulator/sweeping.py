@@ -11,6 +11,7 @@ import pandas as pd
 
 from allocators.base import InputError, whole
 from simulator import executors
+from simulator.cluster import cluster_of
 from simulator.grid import Several
 from simulator.jobs import Job, Outcome
 from simulator.journal import Journal, journal_at
@@ -93,7 +94,9 @@ def carry_out_all(
             if executor is None:
                 executors.run_here(todo, count, done, say)
             else:
-                executors.run_elsewhere(todo, executor, done)
+                cluster = cluster_of(executor, say)
+                check = None if cluster is None else cluster.check
+                executors.run_elsewhere(todo, cluster or executor, done, check)
         finally:
             if journal is not None:
                 journal.close()

@@ -3,17 +3,15 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from math import nan
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from simulator.exact import Ints, added, seconds_of
 from simulator.ledger import CATEGORIES
-from simulator.run import REQUEST_TYPES, WAIT, WAITED
+from simulator.run import REQUEST_TYPES, WAITED
 from simulator.served import Served
 from simulator.trace import Trace
-from simulator.waits import Ints
 
 
 def timeline_table(
@@ -34,13 +32,15 @@ def timeline_table(
     waits = [*zip(arrivals_ps, starts_ps, strict=True), *again] if lengths else []
     whole |= {"waiting": _overlaps(waits, edges_ps), "largest_free": parts["largest"]}
     whole["refused_although_free"] = parts["external_ps"]
-    seconds = _seconds(edges_ps)
+    seconds = seconds_of(edges_ps)
     means = {
         name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])
         for name, values in whole.items()
     }
     begun = sorted(since_ps for since_ps, _ in again)
     before = [bisect_left(begun, edge_ps) for edge_ps in edges_ps]
+    if lengths:
+        before[-1] = len(begun)  # those at the very end too: iterations of no time may end a run
     means["preemptions"] = np.diff(before).astype(np.float64)
     return pd.DataFrame({"start_s": seconds[:-1], "end_s": seconds[1:], **means})
 
@@ -48,21 +48,22 @@ def timeline_table(
 def requests_table(
     trace: Trace, outputs: list[int], status: list[str], served: Served, waits_ps: Mapping[str, Ints]
 ) -> pd.DataFrame:
-    """``Run.requests``; ``outputs`` after truncation, ``waits_ps`` by cause."""
+    """``Run.requests``; ``outputs`` after truncation, ``waits_ps`` by cause, in the order of ``waits.CAUSES``."""
     codes = {name: code for code, name in enumerate(REQUEST_TYPES["status"].categories)}
     preemptions = np.zeros(len(status), np.int64)
     preemptions[list(served.preemptions)] = list(served.preemptions.values())
+    waits = dict(zip(WAITED, (added([*waits_ps.values()]), *waits_ps.values()), strict=True))
     return pd.DataFrame(
         {
-            "arrival_s": _seconds([time_ns * 1000 for time_ns in trace.arrival_ns.tolist()]),
+            "arrival_s": seconds_of([time_ns * 1000 for time_ns in trace.arrival_ns.tolist()]),
             "prompt_tokens": trace.prompt_tokens.astype(np.int64),
             "output_tokens": np.array(outputs),
-            "admitted_s": _seconds(served.admitted_ps),
-            "finished_s": _seconds(served.finished_ps),
+            "admitted_s": seconds_of(served.admitted_ps),
+            "finished_s": seconds_of(served.finished_ps),
             "preemptions": preemptions,
             "status": pd.Categorical.from_codes([codes[one] for one in status], dtype=REQUEST_TYPES["status"]),
-            WAITED: sum(waits_ps.values()),
-            **{WAIT.format(cause): values for cause, values in waits_ps.items()},
+            **{f"{wait}_s": seconds_of(values) for wait, values in waits.items()},
+            **{f"{wait}_ps": values for wait, values in waits.items()},
         }
     )
 
@@ -79,7 +80,3 @@ def _overlaps(spans_ps: Sequence[tuple[int, int]], edges_ps: Sequence[int]) -> l
     begun, ended = (passed(sorted(span[side] for span in spans_ps)) for side in (0, 1))
     up_to = [high - low for high, low in zip(begun, ended, strict=True)]
     return [high - low for low, high in pairwise(up_to)]
-
-
-def _seconds(times_ps: Sequence[int | None]) -> NDArray[np.float64]:
-    return np.array([nan if time_ps is None else time_ps / 10**12 for time_ps in times_ps])

@@ -1,13 +1,13 @@
 """A tokenizer that is asked for: a tokenizer.json, or a function of the user's own."""
 
-import importlib
 import os
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from allocators.base import InputError
+from allocators.dotted import optional, own
 from simulator.schema import short
 from simulator.token_counts import TokenCounter
 
@@ -31,19 +31,16 @@ def token_counter(tokenizer: Tokenizer | None, option: str = "count_tokens") -> 
     named, path = f"{option}(={short(text)})", Path(text)
     if path.suffix == ".json" or len(path.parts) > 1 or path.exists():
         return _of_file(path / "tokenizer.json" if path.is_dir() else path, named)
-    return TokenCounter(_function(text, named))
+    return TokenCounter(own(text, f"{named} must be a tokenizer.json, or package.module.function", "function"))
 
 
 def _of_file(path: Path, named: str) -> TokenCounter:
     """The counter of a tokenizer.json. It counts whole texts, whatever the file says of truncation and padding."""
     if not path.is_file():
         raise InputError(f"{named}: there is no file {short(str(path))}; it must be a tokenizer.json")
+    library = optional("tokenizers", f"{named} needs the tokenizers library: pip install 'kvfrag[tokenizer]'")
     try:
-        from tokenizers import Tokenizer as Library
-    except ImportError:
-        raise InputError(f"{named} needs the tokenizers library: pip install 'kvfrag[tokenizer]'") from None
-    try:
-        model: Any = Library.from_file(str(path))
+        model: Any = library.Tokenizer.from_file(str(path))
         model.no_truncation()
         model.no_padding()
         special = int(model.num_special_tokens_to_add(False))
@@ -56,15 +53,3 @@ def _of_file(path: Path, named: str) -> TokenCounter:
         return len(model.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False))
 
     return TokenCounter(count, path.name, special)
-
-
-def _function(path: str, named: str) -> Callable[[str], int]:
-    """A function of the user's own, by its dotted path."""
-    module, _, name = path.rpartition(".")
-    try:
-        function = getattr(importlib.import_module(module), name, None) if module else None
-    except ImportError as error:
-        raise InputError(f"{named}: {module} cannot be imported: {error}") from None
-    if not callable(function):
-        raise InputError(f"{named} must be a tokenizer.json, or package.module.function")
-    return cast(Callable[[str], int], function)

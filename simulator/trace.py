@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -22,6 +22,7 @@ from simulator.formats import Reader
 from simulator.profile import profiles
 from simulator.reading import read_file, read_frame
 from simulator.schema import Columns, ObjectArray, Reading, Report, objects, short
+from simulator.stdin import file_name
 from simulator.tokenizer import Tokenizer, token_counter
 from simulator.workload import Workload, WorkloadOptions, is_profile_file, parse_workload, split_workload
 
@@ -35,6 +36,7 @@ class ReadOptions(TypedDict, total=False):
     rate: float | None
     seed: int
     count_tokens: Tokenizer | None
+    columns: str | Mapping[str, str] | None
     advance: Callable[[int], object]
 
 
@@ -72,11 +74,16 @@ class Trace:
         rate: float | None = None,
         seed: int = 0,
         count_tokens: Tokenizer | None = None,
+        columns: str | Mapping[str, str] | None = None,
         advance: Callable[[int], object] = ignore,
     ) -> "Trace":
         """Read a trace file, plain or gzip, of any format in :data:`simulator.formats.FORMATS`, or Parquet.
 
         The format is recognised from the content unless named; see :func:`simulator.register_reader` for one's own.
+        ``columns`` says which column is which in any other file: ``{"arrival": "time", "prompt": "input_len", "output":
+        "output_len"}`` or ``"arrival=time,prompt=input_len,output=output_len"``, with ``session`` and ``block_hashes``
+        if there are; ``created:ms`` tells the unit of a time, and ``usage.prompt_tokens`` is a path in JSON. The path
+        ``-`` is standard input.
         Rows that cannot be used are dropped and counted in ``report``; with ``strict``, the first one is an error. A
         file of lengths only gets Poisson arrivals of ``rate`` requests a second and ``seed``. The tokens of texts are
         counted by ``count_tokens``: a ``tokenizer.json``, a function (text -> tokens), or its dotted path, whose code
@@ -84,8 +91,8 @@ class Trace:
         file as they are read. Raises InputError, one line that names the file.
         """
         reading = Reading(strict, rate, seed, counter=token_counter(count_tokens), advance=advance)
-        columns, report = read_file(path, format, reading)
-        return cls._from(columns, Path(path).name, report)
+        read, report = read_file(path, format, reading, columns)
+        return cls._from(read, file_name(path), report)
 
     @classmethod
     def workload(
@@ -106,17 +113,21 @@ class Trace:
         return cls.from_columns(arrival_ns, prompt, output, name=str(workload))
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, name: str = "frame") -> "Trace":
+    def from_frame(
+        cls, frame: pd.DataFrame, name: str = "frame", columns: str | Mapping[str, str] | None = None
+    ) -> "Trace":
         """Read a DataFrame with the columns of the neutral format: arrival_s, prompt_tokens, output_tokens.
 
-        ``session`` and ``block_hashes`` (sequences of numbers) may be there too; any others are left alone. Seconds are
-        read as they would be printed, to whole nanoseconds. Raises InputError on a row that cannot be used.
+        ``session`` and ``block_hashes`` (sequences of numbers) may be there too; any others are left alone. The columns
+        may have other usual names, or those that ``columns`` says, as in :meth:`read`. Arrivals are seconds, dates or
+        durations. Seconds are read as they would be printed, a float32 as a float32 is, to whole nanoseconds. Raises
+        InputError on a row that cannot be used.
         """
         try:
-            columns, report = read_frame(frame)
+            read, report = read_frame(frame, columns)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-        return cls._from(columns, name, report)
+        return cls._from(read, name, report)
 
     @classmethod
     def from_columns(
@@ -289,7 +300,7 @@ def _distribution(tokens: IntArray) -> dict[str, float]:
 def open_trace(text: str, strict: bool = False, **options: Unpack[ReadOptions]) -> Trace:
     """The trace that a command line names.
 
-    That is a file; a public trace that was downloaded, ``azure-2023-conv``; or a workload,
+    That is a file; ``-``, standard input; a public trace that was downloaded, ``azure-2023-conv``; or a workload,
     ``sharegpt:rate=4,duration=900``, whose lengths may also come from a file (a profile, a trace) or a public trace.
     ``options`` are those of :meth:`Trace.read`. Raises InputError, one line, when it is none of these, or no good one.
     """

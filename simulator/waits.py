@@ -8,8 +8,8 @@ is for coming back.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from simulator.exact import Ints, whole_numbers
 from simulator.ledger import BATCH, EXTERNAL, NOBODY, RESIDUAL, TOKENS, Ledger
 
 CAUSES = ("external", "too_little_free", "max_batch", "max_batch_tokens", "behind", "iteration", "preempted")
@@ -29,8 +29,6 @@ WAITS = {
 """Each cause of waiting: its name in tables and pictures, and what it means there."""
 
 _STOPPED = {EXTERNAL: "external", RESIDUAL: "too_little_free", BATCH: "max_batch", TOKENS: "max_batch_tokens"}
-
-Ints = NDArray[np.int64]  # of Python's ints where 64 bits are too few
 
 
 def waits_ps(
@@ -74,4 +72,4 @@ def waits_ps(
     waits["behind"] = starts - arrivals - named
     for again, from_ps, to_ps in requeued_ps:
         waits["preempted"][again] += to_ps - from_ps
-    return {cause: np.array(values.tolist()) for cause, values in waits.items()} if wide else waits
+    return {cause: whole_numbers(values) for cause, values in waits.items()} if wide else waits

@@ -165,7 +165,11 @@ def _read_lengths(name: str, modified_ns: int, size: int) -> Profile | Sample:
             raise InputError(f"profile {short(name)}: {error}") from None
         return next(iter(found.values()))
     reading = Reading(lengths_only=True)
-    columns, report = read_file(name, None, reading)
+    try:
+        columns, report = read_file(name, None, reading)
+    except InputError as error:
+        way = "; kvfrag trace convert takes that, and lengths can be drawn from what it writes"
+        raise InputError(f"{error}{way if '--columns' in str(error) else ''}") from None
     if reading.counter.guesses:
         raise InputError(
             f"workload {short(name)} is drawn from texts, whose tokens must be counted first: "

@@ -93,7 +93,7 @@ def printed(code: str, **environment: str) -> list[str]:
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import allocators", {"simulator", "pandas", "simpy", "matplotlib", "torch"}),
+        ("import allocators", {"simulator", "numpy", "pandas", "simpy", "matplotlib", "torch"}),
         ("import simulator", {"pandas", "simpy", "matplotlib", "torch"}),
         ("from simulator import Run", {"simulator.engine", "simpy", "matplotlib", "torch"}),
         ("from simulator import simulate", {"matplotlib", "torch"}),

@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
-from io import StringIO
+from io import BufferedWriter, RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -344,15 +344,21 @@ def test_a_users_own_allocator_is_replayed_like_ours(kvfrag: Kvfrag) -> None:
     assert own == ours
 
 
-class Failing(StringIO):
-    """Standard output on a disk that is full, or with nobody at its other end."""
+class Failing(RawIOBase):
+    """What standard output writes to, on a disk that is full, or with nobody at its other end; until that is mended."""
 
     def __init__(self, error: OSError, file: Path) -> None:
         super().__init__()
-        self.error, self.file = error, file.open("w")
+        self.error: OSError | None = error
+        self.file = file.open("w")
 
-    def write(self, _text: str, /) -> int:
-        raise self.error
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any, /) -> int:
+        if self.error is not None:
+            raise self.error
+        return len(content)
 
     def fileno(self) -> int:
         return self.file.fileno()
@@ -376,9 +382,10 @@ def test_standard_output_that_fails_ends_in_at_most_one_line(
 ) -> None:
     with monkeypatch.context() as patched, pytest.raises(SystemExit) as ended:
         output = Failing(error, folder / "standard output")
-        patched.setattr(sys, "stdout", output)
+        patched.setattr(sys, "stdout", TextIOWrapper(BufferedWriter(output)))
         patched.setattr(sys, "argv", ["kvfrag", *shlex.split(line)])
         main()
+    output.error = None
     assert ended.value.code == FAILED
     assert capsys.readouterr().err == told
     # What Python writes on its way out goes nowhere, so that it does not fail once more.

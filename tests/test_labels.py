@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -51,6 +52,14 @@ def test_any_label_is_drawn_as_it_is_written(name: str, label: str) -> None:
     assert written and not any(text.get_parse_math() for text in written)
     # No layout collapsed: no panel is lower than a fifth of an inch.
     assert min(panel.bbox.height for panel in ax.figure.axes) > 0.2 * ax.figure.dpi
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_no_name_breaks_a_picture_of_markup(name: str) -> None:
+    ax = PICTURES[name](replace(figure6(), label="</g>--><b>\x1b[31m\u202e\0&"))
+    text = plots.drawn(ax, "svg").decode()
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    assert "<b>" not in text and not {"\x1b", "\u202e", "\0"} & set(text)
 
 
 def test_names_in_a_table_are_drawn_as_they_are_written() -> None:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -128,6 +129,39 @@ def test_integrals_equal_stepping_through_every_iteration(
         if pack_often:
             ledger.pack()
     assert ledger.integrate(edges) == stepped(rows, kv_token_ps, edges)
+
+
+class Queue(NamedTuple):
+    """Who heads the queue during a row, and why."""
+
+    head: int
+    why: int
+    length_ps: int
+
+
+queues = st.lists(
+    st.builds(Queue, st.integers(0, 2), st.sampled_from(WHY), st.sampled_from([0, 1, 5, 2**62])),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(queues, st.sets(st.integers(0, 12)))
+def test_the_queue_is_told_where_its_head_or_the_reason_changes_wherever_rows_are_packed(
+    rows: list[Queue], packed: set[int]
+) -> None:
+    ledger = Ledger(10, TAIL, 0)
+    expected: list[tuple[int, int, int]] = []
+    now = 0
+    for number, (head, why, length_ps) in enumerate(rows):
+        Row(1, length_ps, 0, 1, 1, 2, 0, 0, 8, 5, why, head).record(ledger)
+        if number in packed:
+            ledger.pack()
+        if not expected or expected[-1][1:] != (head, why):
+            expected.append((now, head, why))
+        now += length_ps
+    columns = ledger.queue(np.dtype(object))
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
 
 
 def test_a_chunk_longer_than_64_bits_of_picoseconds_is_split() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from allocators import InputError
 from simulator.formats import FORMATS
+from simulator.jsontext import MISFIT
 from simulator.log_formats import LOG_FORMATS
 from simulator.trace import Trace
 
@@ -271,7 +272,7 @@ def test_genai_perf_counts_are_the_servers_or_those_of_the_texts(folder: Path) -
     assert rows(trace) == [(0, 33, 32), (7, 33, 32), (100_000_000, 5, 3), (100_000_001, 3, 2)]
     assert trace.session is not None
     assert trace.session.tolist() == ["s1", "s2", "s1", "s1"]
-    assert dropped(trace) == {"failed: no usable response": 2, "failed: too long": 1, "not a JSON object": 1}
+    assert dropped(trace) == {"failed: no usable response": 2, "failed: too long": 1, MISFIT: 1}
     assert notes(trace) == (
         "requests with the server's own counts (usage): 2",
         "for want of a tokenizer, tokens are words between blanks (texts: 4): --tokenizer tokenizer.json counts them",
@@ -491,9 +492,9 @@ def test_spans_that_are_their_own_ancestors_end(folder: Path) -> None:
 
 def test_a_line_of_spans_that_is_cut_off_is_one_row(folder: Path) -> None:
     content = lines(batch(span("1", 5, tokens(1, 1))))
-    assert dropped(read(folder, content + content[:-30])) == {"not a JSON object": 1}
-    assert dropped(read(folder, content + "nonsense\n" + content)) == {"not a JSON object": 1}
-    assert complaint(folder, content + content[:-30], strict=True) == "row 1 (line 2): not a JSON object"
+    assert dropped(read(folder, content + content[:-30])) == {MISFIT: 1}
+    assert dropped(read(folder, content + "nonsense\n" + content)) == {MISFIT: 1}
+    assert complaint(folder, content + content[:-30], strict=True) == f"row 1 (line 2): {MISFIT}"
 
 
 # All of them.
@@ -510,10 +511,38 @@ def test_a_named_format_of_logs_needs_its_columns(folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("time", "prompt", "output", "known"),
+    [
+        ("startTime", "prompt_tokens", "completion_tokens", "litellm-payload (s), litellm (dates)"),
+        ("arrival_time", "input_toks", "output_toks", "llmservingsim-bench (s)"),
+        ("time", "number_input_tokens", "number_output_tokens", ""),
+    ],
+)
+def test_a_log_of_ones_own_with_such_names_is_none_of_them(
+    folder: Path, time: str, prompt: str, output: str, known: str
+) -> None:
+    for content in (
+        lines(*({time: at, prompt: 5, output: 6} for at in (10, 12.5))),
+        f"{time},{prompt},{output}\n10,5,6\n12.5,5,6\n",
+    ):
+        if known:
+            assert complaint(folder, content).endswith(
+                f"{time}(='10') may be in any unit, for the columns are named as in {known}: "
+                f"say which, s, ms, us or ns: --columns arrival={time}:ms,prompt={prompt},output={output}"
+            )
+        else:
+            assert notes(read(folder, content))[0].startswith(f"no unit is given for {time}: taken for seconds")
+        told = {"arrival": f"{time}:ms", "prompt": prompt, "output": output}
+        assert rows(read(folder, content, columns=told)) == [(0, 5, 6), (2_500_000, 5, 6)]
+    dates = [{time: f"2026-11-30T10:15:0{second}Z", prompt: 5, output: 6} for second in (1, 4)]
+    assert rows(read(folder, lines(*dates), strict=True)) == [(0, 5, 6), (3_000_000_000, 5, 6)]
+
+
 def test_all_formats_have_names_of_their_own() -> None:
     names = [form.name for form in FORMATS]
-    assert len(names) == len(set(names))
-    assert {form.name for form in LOG_FORMATS} <= set(names)
+    for form in LOG_FORMATS:
+        assert names.count(form.name) == 1
 
 
 ODD = st.recursive(

@@ -142,7 +142,7 @@ def test_info_says_what_was_read(kvfrag: Kvfrag) -> None:
 def test_info_tells_blocks_and_sessions(kvfrag: Kvfrag) -> None:
     sessions = len(set(Trace.read(TRACES / "qwen-bailian.jsonl").to_frame()["session"]))
     shown = good(kvfrag("trace info traces/qwen-bailian.jsonl")).out
-    assert f"\n  40 rows with prefix blocks of 16 tokens; {sessions} sessions\n" in shown
+    assert f"\n  40 rows with prefix blocks of 16 tokens (a run ignores them); {sessions} sessions\n" in shown
     assert "prefix blocks" not in good(kvfrag("trace info traces/blis.csv")).out
 
 
@@ -257,6 +257,48 @@ def test_convert_counts_with_any_tokenizer(kvfrag: Kvfrag) -> None:
     good(kvfrag("trace convert traces/sharegpt.json --rate 2 --tokenizer mine.letters -o letters.csv"))
     texts = [c["conversations"][0]["value"] for c in json.loads((TRACES / "sharegpt.json").read_text())]
     assert sorted(Trace.read("letters.csv").prompt_tokens.tolist()) == sorted(map(len, texts))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run {} -a paged --capacity 2000",
+        "size {} -a paged --max-refused 1%",
+        "advise {}",
+        "sweep {} -a paged --capacity 2000 --workers 1",
+        "trace info {}",
+        "trace convert {} -o out.csv",
+        "trace slice {} --requests 0 1 -o out.csv",
+        "trace scale {} --rate 2 -o out.csv",
+        "trace profile {} -o out.json",
+    ],
+)
+def test_every_command_that_reads_a_trace_takes_columns(kvfrag: Kvfrag, line: str) -> None:
+    Path("odd.csv").write_text("moment,p,o\n2026-11-30 10:15:00Z,3,4\n2026-11-30 10:15:01.5Z,5,6\n")
+    ended = kvfrag(line.format("odd.csv"))
+    assert ended.code == INPUT_WRONG
+    assert "its columns are 'moment, p, o'; say which is which: --columns arrival=" in ended.err
+    ended = kvfrag(f"{line.format('odd.csv')} --columns arrival=moment,prompt=p,output=q")
+    assert ended.code == INPUT_WRONG
+    assert ended.err.endswith(
+        "columns: output=q: there is no such column; the columns of the file are 'moment, p, o'\n"
+    )
+    good(kvfrag(f"{line.format('odd.csv')} --columns arrival=moment,prompt=p,output=o"))
+
+
+def test_a_log_with_usual_names_and_dates_works_at_the_first_try(kvfrag: Kvfrag) -> None:
+    Path("LOG.csv").write_text("time,input_len,output_len\n2026-11-30T10:15:00Z,812,95\n2026-11-30T10:15:01.5Z,10,5\n")
+    ended = good(
+        kvfrag("run LOG.csv -a paged:block_size=16 -a contiguous:reserve=max --capacity 20000 --max-model-len 8192")
+    )
+    assert ended.out.startswith("LOG.csv: 2 requests, a pool of 20,000 token slots\n")
+    assert "LOG.csv: columns by their usual names: arrival=time, prompt=input_len, output=output_len\n" in ended.err
+
+
+def test_lengths_of_a_file_with_other_names_come_by_way_of_convert(kvfrag: Kvfrag) -> None:
+    Path("odd.csv").write_text("moment,p,o\n0,3,4\n1,5,6\n")
+    told = kvfrag("trace generate odd.csv:rate=4,requests=3 -o out.csv").err
+    assert "; kvfrag trace convert takes that, and lengths can be drawn from what it writes" in told
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from allocators.base import one_of
+from simulator.standard import printable
 
 INK, THIN_INK, FRAME = "#222222", "#777777", "#b0b0b0"
 FONT_PT, SMALL_PT, LEAST_PT = 9.0, 7.5, 5.0
@@ -96,7 +97,7 @@ def wrapped(label: str, chars: int, most_lines: int = 6) -> str:
     """
     chars = max(chars, 1)
     lines = [""]
-    for part in parts(label):
+    for part in parts(printable(label)):
         pieces = [part] if len(part.rstrip()) <= chars else re.split(r"(?<==)", part)
         for piece in pieces:
             if lines[-1] and len(lines[-1] + piece.rstrip()) > chars:
