@@ -85,7 +85,8 @@ def parse_time_ps(name: str, value: str | int, at_most_ps: int = MOST_BASE_PS) -
     return int(time_ps)
 
 
-DEFAULT_OF = "OPT-13B on one A100-40GB, the costs behind the PagedAttention paper's Figure 2 (the default)"
+_DEFAULT_SERVER = "OPT-13B on one A100-40GB"
+DEFAULT_OF = f"{_DEFAULT_SERVER}, the costs behind the PagedAttention paper's Figure 2 (the default)"
 """What the default costs stand for."""
 
 
@@ -154,7 +155,10 @@ class StepCost:
             if key in given:
                 raise InputError(f"cost {key!r} is given twice; once is allowed")
             given[key] = value
-        return cls(**given)
+        cost, default = cls(**given), cls()
+        kept = [name for name in allowed if name not in given and getattr(default, name)]
+        left = ", ".join(f"{name}={format_time_ps(getattr(default, name))}" for name in kept)
+        return cost.with_of(f"as given; {left} as for {_DEFAULT_SERVER}" if left else "as given")
 
     def to_text(self) -> str:
         """All five costs in the form :meth:`parse` reads, each in the largest unit that keeps it whole."""

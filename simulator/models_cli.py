@@ -5,7 +5,8 @@ from typing import Any
 from rich.table import Table
 
 from simulator.options import Json, json_file
-from simulator.report import check_outputs, console, table, write_json
+from simulator.printing import console, print_table, say, table
+from simulator.report import check_outputs, write_json
 from simulator.server.gpus import GPUS
 from simulator.server.models import MODELS
 
@@ -18,12 +19,13 @@ def models(json_to: Json = None) -> None:
     if json_to == "-":
         return
     out = console()
-    out.print(model_table())
-    out.print(gpu_table())
+    print_table(out, model_table())
+    print_table(out, gpu_table())
     noted = {name: model.notes for name, model in MODELS.items() if model.notes}
     for name, notes in noted.items():
-        out.print(f"  {name}: {'; '.join(notes)}", soft_wrap=True)
-    out.print("\n  A model may also be a Hugging Face config.json. GPU memory is the total that the driver reports.")
+        say(out, f"{name}: {'; '.join(notes)}")
+    out.print()
+    say(out, "A model may also be a Hugging Face config.json. GPU memory is the total that the driver reports.")
 
 
 def model_table() -> Table:

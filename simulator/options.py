@@ -2,16 +2,18 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from tqdm import tqdm
 
 from allocators.base import InputError
 from simulator.catalogue import find_file
+from simulator.option_groups import OUTPUT, OptionGroup
 from simulator.output import write_whole
 from simulator.progress import progress_bar
 from simulator.schema import listed, short
@@ -27,9 +29,9 @@ class StoppedError(Exception):
     """The user interrupted a command that says more about it, in one line, than that."""
 
 
-def whole_number(metavar: str, help: str) -> Any:
-    """An option that takes a whole number."""
-    return _parsed(int, "a whole number", metavar, help)
+def whole_number(metavar: str, help: str, *names: str, section: str | None = None) -> Any:
+    """An option that takes a whole number; ``names``: those it has besides its parameter's."""
+    return _parsed(int, "a whole number", metavar, help, names, section)
 
 
 def number(metavar: str, help: str) -> Any:
@@ -37,14 +39,16 @@ def number(metavar: str, help: str) -> Any:
     return _parsed(float, "a number", metavar, help)
 
 
-def _parsed(kind: type[int | float], what: str, metavar: str, help: str) -> Any:
+def _parsed(
+    kind: type[int | float], what: str, metavar: str, help: str, names: Sequence[str] = (), section: str | None = None
+) -> Any:
     def parse(text: str) -> int | float:
         try:
             return kind(text)
         except ValueError:
             raise typer.BadParameter(f"{short(text)} must be {what}") from None
 
-    return typer.Option(metavar=metavar, help=help, parser=parse)
+    return typer.Option(*names, metavar=metavar, help=help, parser=parse, rich_help_panel=section)
 
 
 TraceArgument = Annotated[
@@ -84,10 +88,38 @@ Rate = Annotated[
     float | None, number("R", "Requests a second, for a file of lengths only: Poisson arrivals, each row once.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="A row that cannot be used is an error; else it is counted.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no notes on standard error.")]
-Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE|-", help="Write all figures as JSON; - for standard output.")
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="No progress and no notes on standard error.", rich_help_panel=OUTPUT)
 ]
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", help="Say below the tables what their columns mean.", rich_help_panel=OUTPUT),
+]
+Json = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE|-",
+        help="Write all figures as JSON; - for standard output.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class TraceOptions(OptionGroup):
+    """How the trace is read."""
+
+    section: ClassVar[str] = "Trace"
+    format: Format = None
+    rate: Rate = None
+    strict: Strict = False
+    columns: Columns = None
+    tokenizer: Tokenizer = None
+
+    def read(self, text: str, quiet: bool, seed: int = 0) -> Trace:
+        """The trace that an argument names, see :func:`read_trace`."""
+        return read_trace(text, self.strict, quiet, self.format, self.rate, self.tokenizer, seed, self.columns)
 
 
 def json_file(json_to: str | None) -> Path | None:
@@ -160,3 +192,9 @@ def note(quiet: bool, text: str) -> None:
     """A line on standard error."""
     if not quiet:
         say(text)
+
+
+def note_all(quiet: bool, texts: Iterable[str]) -> None:
+    """A line on standard error for each of these."""
+    for text in texts:
+        note(quiet, f"note: {text}")

@@ -28,6 +28,7 @@ from simulator.ledger import CATEGORIES
 from simulator.output import write_whole
 from simulator.report import check_outputs
 from simulator.run import Run
+from simulator.showing import labels
 from simulator.span import no_time, some_span_s, span_s
 from simulator.standard import printable
 from simulator.views import COLORS
@@ -83,7 +84,8 @@ def page_of(runs: Sequence[Run]) -> str:
     spans = [span_s(run) for run in runs if run.duration_ps] or [some_span_s(runs[0], "a page")]
     start, end = min(begun for begun, _ in spans), max(over for _, over in spans)
     requests = runs[0].requests
-    maps = [_run(history, start, end, packed) for history in histories]
+    names = labels(runs)
+    maps = [_run(history, name, start, end, packed) for history, name in zip(histories, names, strict=True)]
     plotly = str(get_plotlyjs())  # type: ignore[no-untyped-call]
     _add_logs(histories, maps, packed, (MOST_BYTES - len(plotly) - _OWN_BYTES) * 3 // 4)  # base64: 4 letters for 3
     head = {
@@ -141,7 +143,7 @@ def _smallest(most: int) -> str:
     return "uint8" if most < 1 << 8 else "uint16" if most < 1 << 16 else "uint32" if most < 1 << 32 else "float64"
 
 
-def _run(history: History, start: float, end: float, packed: _Packed) -> tuple[Cells, dict[str, Any]]:
+def _run(history: History, name: str, start: float, end: float, packed: _Packed) -> tuple[Cells, dict[str, Any]]:
     """The map of a run, and all that the page shows of it whatever its length."""
     run, allocator = history.run, history.allocator
     unit = unit_of(allocator)
@@ -153,7 +155,7 @@ def _run(history: History, start: float, end: float, packed: _Packed) -> tuple[C
     waste = _binned(run) if run.duration_ps else _nothing(start, end)
     figures = run.summary()
     return cells, {
-        "name": printable(run.name),
+        "name": printable(name),
         "capacity": run.capacity,
         "tail": history.tail_slots,
         "block": int(getattr(allocator, "block_size", 0) or 0),

@@ -1,50 +1,47 @@
 """``simulate``: a trace, an allocator and a server's settings in; a :class:`~simulator.run.Run` out."""
 
 from collections.abc import Iterable
-from typing import TypedDict, Unpack
+from dataclasses import replace
+from typing import Any, Unpack
 
+from allocators import make_allocator
 from allocators.base import Allocator, InputError, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
-from simulator.engine import Server, serve
+from simulator.engine import Server as Engine
+from simulator.engine import serve
+from simulator.inputs import AnyAllocator, AnyTrace, check_allocator_or_spec, trace_of, with_own_limit
 from simulator.ledger import Ledger
 from simulator.progress import progress_bar
 from simulator.run import Run, Source
+from simulator.run_notes import run_warnings
 from simulator.served import Requests, Served
+from simulator.server.hardware import Server, ServerFields, server_of
 from simulator.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
 from simulator.tables import requests_table, timeline_table
-from simulator.trace import Trace
 from simulator.waits import waits_ps
 
 _LONGEST_PS = 1 << 62  # of an iteration, so that the ledger's 64-bit numbers hold it
 
 
-class SettingsFields(TypedDict, total=False):
-    """The fields of :class:`~simulator.settings.Settings`, as keywords."""
-
-    cost: StepCost
-    max_model_len: int | None
-    max_batch: int | None
-    max_batch_tokens: int | None
-    too_long: str
-    preemption: str
-    swap_slots: int
-    window_s: tuple[float | str, float | str] | None
-
-
 def simulate(
-    trace: Trace,
-    allocator: Allocator,
+    trace: AnyTrace,
+    allocator: AnyAllocator,
     *,
+    capacity: int | None = None,
     timeline_bins: int = 1000,
     layout_times_s: Iterable[float] = (),
     decisions: bool = False,
     progress: bool | None = None,
-    **settings: Unpack[SettingsFields],
+    **settings: Unpack[ServerFields],
 ) -> Run:
     """Replay a trace against a new allocator: an old one's free lists remember, even when all of it is free.
 
-    ``settings`` are the fields of :class:`~simulator.settings.Settings`: cost, max_model_len, max_batch, ...;
+    ``trace``: a Trace, or what a command line takes for one. ``allocator``: an allocator, or its spec, such as
+    ``"paged:block_size=16"``, for a pool of ``capacity`` slots, of ``memory="12GiB"`` of a ``model``, or of what a
+    ``gpu`` has left beside the model. ``settings`` are those of :class:`~simulator.server.hardware.ServerFields`: the
+    fields of :class:`~simulator.settings.Settings` (cost, max_model_len, max_batch, ...) and what says on what hardware
+    the server runs (model, gpu, tensor_parallel_size, ...); what was assumed is in ``run.warnings``.
     ``max_model_len`` is the allocator's when it has one and none is given. ``timeline_bins``: rows of
     ``run.timeline``, 0 for none. ``layout_times_s``: when to keep a memory map, in seconds from the first arrival.
     ``decisions``: keep the decision log, which the run needs to be carried out on a device or drawn over time.
@@ -53,11 +50,9 @@ def simulate(
 
     Raises InputError for settings that are not allowed or do not go together.
     """
-    if not isinstance(trace, Trace):
-        raise InputError(f"trace(={trace!r}) must be a Trace, such as Trace.read(path)")
-    if isinstance(allocator, type) or not isinstance(allocator, Allocator):
-        raise InputError(f"allocator(={allocator!r}) must be an allocator, such as Paged(15_728)")
-    chosen = _settings(allocator, settings)
+    trace, label = trace_of(trace), allocator if isinstance(allocator, str) else None
+    allocator, server = _allocator_and_server(allocator, {"capacity": capacity, **settings})
+    chosen = server.settings
     bins = whole("timeline_bins", timeline_bins, at_least=0)
     layout_times_ps = sorted(map(_layout_time_ps, layout_times_s))
     if allocator.free_slots != allocator.capacity:
@@ -70,13 +65,13 @@ def simulate(
     ledger = Ledger(allocator.capacity, allocator.tail_slots, chosen.cost.kv_token, allocator.grow_slots or 0)
     log = DecisionLog(allocator) if decisions else None
     with progress_bar(len(rows), allocator.spec.partition(":")[0], "req", progress) as bar:
-        server = Server(
+        engine = Engine(
             *(allocator, chosen, ledger, Requests(arrivals_ps, prompts, outputs, rows)),
             layout_times_ps,
             log=log,
             on_progress=lambda finished: bar.update(finished - bar.n),
         )
-        served = serve(server)
+        served = serve(engine)
         bar.update(served.finished - bar.n)
     if not served.running and allocator.free_slots != allocator.capacity:
         raise AssertionError(f"{allocator.spec}: nothing runs any more, and {allocator.free_slots} slots are free")
@@ -94,7 +89,7 @@ def simulate(
     preemptions = sum(served.preemptions.values())
     counted = {"iterations": served.iterations, "peak_batch": served.peak_batch, "preemptions": preemptions}
     counted |= {reason: status.count(reason) for reason in ("finished", "too_long", "never_fits")}
-    return Run(
+    run = Run(
         trace=Source.of(trace),
         allocator=allocator.spec,
         capacity=int(allocator.capacity),
@@ -107,22 +102,23 @@ def simulate(
         layouts=tuple(served.layouts),
         decisions=None if log is None else log.frame(),
     )
+    return replace(run, label=label, warnings=(*server.warnings, *run_warnings(run, allocator)))
 
 
-def _settings(allocator: Allocator, given: SettingsFields) -> Settings:
-    """The settings, with the allocator's ``max_model_len`` where it has one; two different ones are an error."""
-    unknown = set(given) - set(SettingsFields.__annotations__)
-    if unknown:
-        allowed = ", ".join(SettingsFields.__annotations__)
-        raise InputError(f"unknown setting {sorted(unknown)[0]!r}; choose from {allowed}")
-    own = getattr(allocator, "max_model_len", None)
-    if given.get("max_model_len") is None:
-        given = given | {"max_model_len": own}
-    settings = Settings(**given)
-    if own not in (None, settings.max_model_len):
-        raise InputError(f"max_model_len(={settings.max_model_len}) must be the allocator's, which is {own}")
-    _check_size(int(allocator.capacity), settings.cost)
-    return settings
+def _allocator_and_server(allocator: AnyAllocator, given: dict[str, Any]) -> tuple[Allocator, Server]:
+    """The allocator, made if it is a spec, and the server; two different ``max_model_len`` are an error."""
+    check_allocator_or_spec(allocator)
+    if isinstance(allocator, str):
+        server = server_of(given)
+        assert server.slots is not None
+        allocator = make_allocator(allocator, server.slots, server.settings.max_model_len)
+    else:
+        server = server_of(with_own_limit(allocator, given), held=int(allocator.capacity))
+        own, limit = getattr(allocator, "max_model_len", None), server.settings.max_model_len
+        if own not in (None, limit):
+            raise InputError(f"max_model_len(={limit}) must be the allocator's, which is {own}")
+    _check_size(int(allocator.capacity), server.settings.cost)
+    return allocator, server
 
 
 def _check_size(capacity: int, cost: StepCost) -> None:

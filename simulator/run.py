@@ -11,8 +11,11 @@ import pandas as pd
 from allocators.base import Extent
 from simulator.exact import exact_sum
 from simulator.ledger import CATEGORIES, SATURATED
+from simulator.schema import counted
 from simulator.settings import Settings
+from simulator.showing import Facts, Shown, percents
 from simulator.trace import Trace
+from simulator.views import view_shares
 from simulator.waits import CAUSES
 
 STATUS = ("finished", "running", "waiting", "not_arrived", "too_long", "never_fits")
@@ -90,8 +93,8 @@ class Source:
         return cls(trace.name, len(trace), trace.sha256)
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Shown):
     """One replay of a trace against one allocator."""
 
     trace: Source
@@ -123,11 +126,29 @@ class Run:
     """The decision log, if it was asked for: a row an extent, columns ``decisions.DECISION_TYPES``."""
     label: str | None = None
     """What to call it in tables and pictures, if not by its allocator."""
+    warnings: tuple[str, ...] = ()
+    """What is worth a word about it, a sentence each: rejected requests, an assumed GPU, ..."""
 
     @property
     def name(self) -> str:
         """The label in tables and pictures."""
         return self.label or self.allocator
+
+    def told(self) -> tuple[str, Facts]:
+        """The run in a few lines, where its pool went as the textbook has it."""
+        figures = self.summary()
+        share, duration_s = figures["share"], figures["duration_s"]
+        refused = f"; memory refused in {100 * figures['saturated_s'] / duration_s:.1f} % of it" if duration_s else ""
+        counts = {"rejected": sum(figures["rejected"].values()), "preemptions": figures["preemptions"]}
+        served = [f"{figures['finished']:,} of {counted(self.trace.requests, 'request')}"]
+        served += [f"{name} {count:,}" for name, count in counts.items() if count]
+        return f"Run of {self.trace.name}", {
+            "allocator": self.allocator if self.name == self.allocator else f"{self.name}, that is {self.allocator}",
+            "capacity": counted(self.capacity, "slot"),
+            "pool": "nothing ran" if share is None else percents(view_shares(share, "textbook")),
+            "time": f"{duration_s:,.1f} s{refused}",
+            "finished": "; ".join(served),
+        }
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run, the same keys as ``--json``. Shares are fractions of capacity x time, or None."""
@@ -150,12 +171,22 @@ class Run:
             "preemptions": self.counts["preemptions"],
             "finished": self.counts["finished"],
             "rejected": {reason: self.counts[reason] for reason in ("too_long", "never_fits")},
+            "prompts_over_budget": self.prompts_over_budget(),
             "share": share(CATEGORIES, self.duration_ps),
             "share_saturated": share(SATURATED, whole["saturated_ps"]),
             "mean_largest_free": _ratio(whole["largest"], self.duration_ps),
             "refused_although_free_s": whole["external_ps"] / 10**12,
             "mean_wait": {f"{cause}_s": mean_s for cause, mean_s in self.waits_s().items()},
+            "warnings": list(self.warnings),
         }
+
+    def prompts_over_budget(self) -> int:
+        """Prompts longer than max_batch_tokens, of requests that were not rejected: each waits for an empty server."""
+        budget = self.settings.max_batch_tokens
+        if budget is None:
+            return 0
+        served = ~self.requests["status"].isin(["too_long", "never_fits"])
+        return int((served & (self.requests["prompt_tokens"] > budget)).sum())
 
     def waits_s(self) -> dict[str, float]:
         """Why requests waited: mean seconds a request, by cause; of all that arrived and were not turned away.

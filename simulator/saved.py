@@ -28,7 +28,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 }
 _KEYS = (
     *("format", "trace", "allocator", "capacity", "settings", "duration_ps", "integrals", "counts", "label", "sha256"),
-    "layouts",
+    *("layouts", "warnings"),
 )
 
 
@@ -51,6 +51,7 @@ def save_run(run: Run, folder: Path) -> None:
         "integrals": dict(run.integrals),
         "counts": dict(run.counts),
         "label": run.label,
+        "warnings": list(run.warnings),
         "sha256": {name: sha256(content) for name, content in tables.items()},
         "layouts": run.layouts,
     }
@@ -112,6 +113,7 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes]) -> Run:
         layouts=tuple(_layouts(head["layouts"])),
         decisions=read_table(DECISIONS, tables[DECISIONS]) if DECISIONS in tables else None,
         label=head["label"],
+        warnings=tuple(_texts("warnings", head["warnings"])),
     )
     check_run(run)
     return run
@@ -129,6 +131,14 @@ def _column(texts: list[str], kind: Any) -> Any:
     if unknown:
         raise ValueError(f"unknown {min(unknown)!r}; known are {', '.join(kind.categories)}")
     return pd.Categorical(texts, dtype=kind)
+
+
+def _texts(name: str, entries: object) -> Iterator[str]:
+    if not isinstance(entries, list):
+        raise InputError(f"{name} must be a list")
+    for number, entry in enumerate(entries):
+        check_text(f"{name}[{number}]", entry)
+        yield entry
 
 
 def _layouts(entries: object) -> Iterator[Layout]:

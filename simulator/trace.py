@@ -22,6 +22,7 @@ from simulator.formats import Reader
 from simulator.profile import profiles
 from simulator.reading import read_file, read_frame
 from simulator.schema import Columns, ObjectArray, Reading, Report, objects, short
+from simulator.showing import Facts, Shown
 from simulator.stdin import file_name
 from simulator.tokenizer import Tokenizer, token_counter
 from simulator.workload import Workload, WorkloadOptions, is_profile_file, parse_workload, split_workload
@@ -40,8 +41,8 @@ class ReadOptions(TypedDict, total=False):
     advance: Callable[[int], object]
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Shown):
     """Requests in order of arrival, one row each; the columns have one entry a row and are read-only.
 
     ``arrival_ns``: nanoseconds from the first arrival, sorted. ``prompt_tokens`` and ``output_tokens``: at least 1.
@@ -171,6 +172,21 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
+
+    def told(self) -> tuple[str, Facts]:
+        """The trace in a few lines."""
+        columns = {"prompt": self.prompt_tokens, "output": self.output_tokens}
+        lengths = {
+            name: f"{tokens.mean():,.1f} tokens on average, at most {tokens.max():,}"
+            for name, tokens in columns.items()
+        }
+        return f"Trace {self.name}", {
+            "requests": f"{len(self):,}",
+            "arrivals": f"over {self.duration_s:,.1f} s" if self.duration_s else "all at once",
+            **lengths,
+            **({} if self.session is None else {"sessions": f"{len(set(self.session.tolist()) - {''}):,}"}),
+            **({} if self.block_hashes is None else {"prefix blocks": "of the prompts, as hashes"}),
+        }
 
     def __getitem__(self, rows: slice | Flags | IntArray) -> "Trace":
         """The requests of these rows (``trace[:100]``, a mask, or row numbers) as a trace that begins at 0."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.table import Table
 from tqdm import tqdm
 
 from allocators.base import InputError, one_of
@@ -31,8 +32,9 @@ from simulator.options import (
     read_trace,
 )
 from simulator.output import write_whole
+from simulator.printing import console, print_table, table
 from simulator.profile import measure_profile
-from simulator.report import check_outputs, console, print_trace, table, write_json
+from simulator.report import check_outputs, print_trace, write_json
 from simulator.schema import NoArrivalsError, counted
 from simulator.standard import printable
 from simulator.trace import Trace, describe
@@ -223,7 +225,7 @@ def fetch(
 ) -> None:
     """Fetch a public trace from its publisher into the cache folder; kvfrag run NAME then finds it."""
     if name is None:
-        console().print(_catalogue())
+        print_table(console(), _catalogue())
         return
     one_of("NAME", name, list(CATALOGUE))
     source = CATALOGUE[name]
@@ -240,7 +242,7 @@ def fetch(
     print(f"licence {source.licence}; cite {source.citation}")
 
 
-def _catalogue() -> Any:
+def _catalogue() -> Table:
     shown = table("Public traces", "name", "licence", "what it is", "here")
     for name, source in CATALOGUE.items():
         shown.add_row(name, source.licence, source.about, "yes" if source.path.is_file() else "-")

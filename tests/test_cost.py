@@ -222,6 +222,10 @@ def test_a_cost_says_what_it_stands_for() -> None:
     )
     assert StepCost("25ms", "100us", "200us").of == StepCost().of
     assert StepCost(base="1ms").of == "as given"
+    # What a text leaves out keeps a default that is another model's: it says so, but for what is 0.
+    left = "prefill_token=100us, sequence=200us as for OPT-13B on one A100-40GB"
+    assert StepCost.parse("base=25ms").of == f"as given; {left}"
+    assert StepCost.parse("base=1s,prefill_token=0,sequence=0").of == "as given"
     assert StepCost.from_hardware("llama-3-8b", "h100-sxm").of == "Llama-3-8B on one H100, from peak rates"
     assert StepCost.from_hardware("llama-3-70b", "h100", 4).of == "Llama-3-70B on 4 H100, from peak rates"
 

@@ -17,7 +17,7 @@ from allocators import Contiguous, Paged
 from growing import NAME
 from scenarios import Scenario, aligned_scenario, compare, moments_of, random_scenario
 from simulator import StepCost, Trace, simulate
-from simulator.replay import SettingsFields
+from simulator.settings import SettingsFields
 from simulator.waits import CAUSES
 
 CASES = 1200

@@ -92,6 +92,10 @@ def test_lines_are_short_and_few(label: str, chars: int, most: int) -> None:
         assert "".join("".join(lines).split()) == "".join(label.split())
 
 
+def test_no_line_ends_in_a_number() -> None:
+    assert wrapped("paged:watermark=0.01, 14,000 slots", 18) == "paged:\nwatermark=0.01,\n14,000 slots"
+
+
 @pytest.mark.parametrize("slots", [1, 2, 3, 5])
 def test_a_tiny_pool_has_whole_slots_at_its_ticks(slots: int) -> None:
     run = simulate(Trace.from_columns([0, 0], [1, 1], [1, 1]), Paged(slots, 1), decisions=True)

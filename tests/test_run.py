@@ -108,10 +108,16 @@ def test_the_summary_is_what_the_integrals_say() -> None:
         "preemptions": 4,
         "finished": 4,
         "rejected": {"too_long": 4, "never_fits": 4},
+        "prompts_over_budget": 0,
         "share": dict.fromkeys(CATEGORIES, 0.0) | {"used": 0.3, "idle": 0.7},
         "share_saturated": dict.fromkeys(CATEGORIES, 0.0) | {"residual": 1.0},
         "mean_largest_free": 50.0,
         "refused_although_free_s": 1e-12,
         "mean_wait": {f"{cause}_s": mean_s for cause, mean_s in run.waits_s().items()},
+        "warnings": [
+            "2 of 7 requests rejected, and in no other figure: 1 longer than max_model_len, 1 more than the empty pool "
+            "can hold",
+            "the pool is too small for max_model_len: a request of 105 tokens does not fit in 98 slots, even alone",
+        ],
     }
     assert Layout(1_500_000_000_000, None, ()).time_s == 1.5
