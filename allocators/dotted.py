@@ -12,11 +12,13 @@ from allocators.failures import one_line, told
 def own(path: str, unknown: str, what: str) -> Callable[..., Any]:
     """What a user calls ``package.module.name``: a class or a function, which ``what`` says.
 
-    Naming it runs the code of its module. Raises InputError, in one line: ``unknown`` and why, when there is no such
-    module or name; which module it needs and lacks; what it ends the process with. Any other error in it is its own,
-    and goes through.
+    Naming it runs the code of its module. Raises InputError, in one line: ``unknown``, when it is no dotted path, and
+    why, when there is no such module or name; which module it needs and lacks; what it ends the process with. Any other
+    error in it is its own, and goes through.
     """
     module_name, _, name = path.rpartition(".")
+    if not module_name or path.startswith("."):
+        raise InputError(unknown)
     try:
         module = importlib.import_module(module_name)
     except (Exception, KeyboardInterrupt) as error:

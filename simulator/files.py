@@ -3,7 +3,7 @@
 import codecs
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -53,14 +53,20 @@ def ignore(count: int) -> None:
 class Table:
     """Some rows of a file: a column of text for each name, all of the same length.
 
-    ``misfit`` marks rows that could not be cut into columns (their fields are empty), ``misfit_reason`` says why,
-    ``line`` is the line of the file a row begins on, from 1 (None: not from lines).
+    ``misfit`` marks rows that could not be cut into columns (their fields are empty), ``misfit_reason`` says why, and
+    ``own_reasons`` why of rows with a reason of their own. ``line`` is the line of the file a row begins on, from 1
+    (None: not from lines).
     """
 
     columns: Mapping[str, Fields]
     misfit: Flags
     misfit_reason: str
     line: IntArray | None = None
+    own_reasons: Mapping[int, str] = field(default_factory=dict)
+
+    def why_misfit(self, row: int) -> str:
+        """Why a row that is a misfit is one."""
+        return self.own_reasons.get(row, self.misfit_reason)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from allocators.base import InputError
 from simulator.fields import MAX_TIME_NS
 from simulator.jsontext import Decimals, Row, Rows, value_text
+from simulator.log_formats import LOG_FORMATS
 from simulator.notes import DATE, MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS
 from simulator.schema import Format, Reading
 
@@ -81,7 +82,7 @@ def _aiperf_delays(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
                 if delay is not None and delay >= 0:
                     last[session] += delay
                     told["turns with a delay in place of a time, placed that long after the arrival of the last"] += 1
-                    row = {**row, "timestamp": format(last[session], "f")}
+                    row = {**row, "timestamp": str(last[session])}
                 else:  # the row is dropped for it, and the rest of its session is not
                     row = {**row, "timestamp": row.get("delay")}
         yield line, row
@@ -93,11 +94,8 @@ def _decimal(value: object) -> Decimal | None:
         number = Decimal(str(value))
     except InvalidOperation:
         return None
-    return number if number.is_finite() and abs(number) < MAX_TIME_NS else None
-
-
-def _words(text: str) -> int:
-    return len(text.split())
+    # abs() would overflow.
+    return number if number.is_finite() and -MAX_TIME_NS < number < MAX_TIME_NS else None
 
 
 _ASKS, _ANSWERS = ("human", "user"), ("gpt", "chatgpt", "assistant", "bing", "bard")
@@ -105,17 +103,16 @@ _ASKS, _ANSWERS = ("human", "user"), ("gpt", "chatgpt", "assistant", "bing", "ba
 
 def _conversations(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
     """The first question of each conversation and the answer to it, as vLLM's benchmark takes them."""
-    count = reading.count_tokens or _words
+    del told
+    counter = reading.counter
     for number, (line, row) in enumerate(rows, start=1):
         if row is None or (pair := _first_answered(row.get("conversations"))) is None:
             yield line, row and {}
             continue
         try:
-            yield line, {"prompt": str(count(pair[0])), "output": str(count(pair[1]))}
-        except Exception as error:
-            raise InputError(f"row {number} (line {line}): counting tokens failed: {error!r}") from error
-        if reading.count_tokens is None:
-            told["conversations whose tokens are words between blanks, for want of a tokenizer"] += 1
+            yield line, {"prompt": counter.prompt(pair[0]), "output": counter.answer(pair[1])}
+        except InputError as error:
+            raise InputError(f"row {number} (line {line}): {error}") from error
 
 
 def _first_answered(turns: object) -> tuple[str, str] | None:
@@ -208,6 +205,7 @@ FORMATS = (
         "--columns arrival=NAME:s,prompt=input_tokens,output=output_tokens",
     ),
     _AIPERF,
+    *LOG_FORMATS,
     Format("sharegpt", "json", NANOSECONDS, "", "prompt", "output", edit=_conversations, signs=("conversations",)),
     Format("vidur-lengths", "csv", SECONDS, "", "num_prefill_tokens", "num_decode_tokens"),
     Format("lengths", "csv", SECONDS, "", "prompt_tokens", "output_tokens", "session", "block_hashes"),

@@ -1,36 +1,40 @@
-"""JSON cut into rows: one object a line, or the objects of one or more lists, never more than one of them at a time.
-
-Cut by Python's own decoder, value by value. A streaming parser (ijson over YAJL) is no slower, but refuses NaN, which
-Python's own logs have, stops at the first bad line of a log, and does not say which line that is.
-"""
+"""JSON values and rows of them: decoded without losing a digit, found by their names, made into columns of text."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from allocators.base import InputError
 from simulator.fields import Fields
-from simulator.files import Table, Text, check_line
+from simulator.files import Table
 
 Row = Mapping[str, object]
 Rows = Iterator[tuple[int, Row | None]]
 """The line each row begins on, from 1, and the row, or None where there is no JSON object."""
 
-ROWS_AT_ONCE = 50_000
-MAX_OBJECT_CHARS = 64 << 20
-"""A longer object in a list is no conversation."""
 
+@dataclass(frozen=True)
+class Dropped:
+    """A row that cannot be used, and why, as it is counted: ``failed: Bad Gateway``."""
+
+    reason: str
+
+
+EditedRows = Iterator[tuple[int, Row | Dropped | None]]
+"""Rows, some of which may have been found to be of no use."""
+
+ROWS_AT_ONCE = 50_000
 MISFIT = "not a JSON object, or one with two values for a key"
 
+BLANKS = " \t\r\n"
+BETWEEN = BLANKS + "\ufeff"
+"""What may stand between the values of a text: byte-order marks too, where files were put together."""
+
 _BAR = "\0"  # stands for | in the name of a column: no text holds it
-_BLANK = re.compile(r"[ \t\r\n]*")
-_BETWEEN_LISTS = re.compile(r"[ \t\r\n\ufeff]*")
-_BEGINNINGS = tuple('{["-0123456789tfnNI')  # of a JSON value, NaN and Infinity among them
 _LONGEST_WHOLE = 30  # digits of a whole number that is written out
 
 
@@ -61,7 +65,7 @@ _DECODER = _decoder()
 _OF_LONG_NUMBERS = _decoder(parse_int=Decimals)
 
 
-def _decoded(text: str, begin: int) -> tuple[Any, int]:
+def decoded(text: str, begin: int) -> tuple[Any, int]:
     """The JSON value that begins at a place of a text, and where it ends. Raises ValueError and RecursionError."""
     try:
         return _DECODER.raw_decode(text, begin)
@@ -73,139 +77,42 @@ def _decoded(text: str, begin: int) -> tuple[Any, int]:
 
 def json_row(line: str) -> Row | None:
     """The object in a line of JSON, or None. Numbers with a point stay text, to be read exactly."""
+    text = line.lstrip(BETWEEN).rstrip(BLANKS)
     try:
-        row, end = _decoded(line, _skipped(_BETWEEN_LISTS, line, 0))
+        row, end = decoded(text, 0)
     except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) and _skipped(_BLANK, line, end) == len(line) else None
+    return row if isinstance(row, dict) and end == len(text) else None
 
 
-def is_json(text: Text) -> bool:
-    """Whether a text begins as JSON does."""
-    return text.head.lstrip().startswith((b"{", b"["))
-
-
-def json_rows(text: Text) -> Rows:
-    """The rows of JSON lines (blank ones are skipped), or of lists of objects, one after the other.
-
-    Raises InputError on a line or an object that is too long, and where a list breaks off or is followed by anything
-    but another: what comes after is lost.
-    """
-    return _elements(text) if text.head.lstrip().startswith(b"[") else _lines(text)
-
-
-def _lines(text: Text) -> Rows:
-    number, rest = 0, b""
-    for chunk in text.chunks:
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        check_line(len(rest), number + len(lines) + 1)
-        for line in lines:
-            number += 1
-            check_line(len(line), number)
-            if line.strip():
-                yield number, json_row(line.decode())
-    if rest.strip():
-        yield number + 1, json_row(rest.decode())
-
-
-def _elements(text: Text) -> Rows:
-    cursor = _Cursor(chunk.decode() for chunk in text.chunks)
-    while cursor.skip(_BETWEEN_LISTS):
-        if cursor.next != "[":
-            raise InputError(f"line {cursor.line}: more than blanks stands after the list, and it is no other list")
-        cursor.step()
-        cursor.skip(_BLANK)
-        first = True
-        while cursor.next != "]":
-            if not first:
-                if cursor.next not in (",", ""):
-                    raise InputError(f"line {cursor.line}: neither a comma nor a bracket after a row of the list")
-                cursor.step()
-                cursor.skip(_BLANK)
-            line, value = cursor.line, cursor.value()
-            yield line, cast(Row, value) if isinstance(value, dict) else None
-            cursor.skip(_BLANK)
-            first = False
-        cursor.step()
-
-
-class _Cursor:
-    """A place in a text that comes in pieces: what is before it is forgotten. ``line``: its line, from 1."""
-
-    def __init__(self, pieces: Iterator[str]) -> None:
-        self._pieces = pieces
-        self._buffer, self._place = "", 0
-        self.line, self._values = 1, 0
-
-    @property
-    def next(self) -> str:
-        """The character at the place; "" at the end of the text, and where no more of it was looked for."""
-        return self._buffer[self._place : self._place + 1]
-
-    def step(self, characters: int = 1) -> None:
-        """Go on by so many characters."""
-        self.line += self._buffer.count("\n", self._place, self._place + characters)
-        self._place += characters
-
-    def skip(self, what: re.Pattern[str]) -> bool:
-        """Go on to the first character that is none of these, and say whether there is one."""
-        while True:
-            self.step(_skipped(what, self._buffer, self._place) - self._place)
-            if self.next or not self._more(1):
-                return bool(self.next)
-
-    def value(self) -> object:
-        """The JSON value that begins here; the place is then its end."""
-        wanted = 1
-        while True:
-            try:
-                value, end = _decoded(self._buffer, self._place)
-                if end < len(self._buffer) or not self._more(1):  # a number may go on in the next piece
-                    self.step(end - self._place)
-                    self._values += 1
-                    return value
-            except RecursionError:
-                raise self.broken() from None
-            except ValueError:
-                # Not all of it is here yet, or never will be. Twice as much each time: a value is decoded a few times.
-                if self.next not in _BEGINNINGS or not self._more(wanted):
-                    raise self.broken() from None
-                wanted *= 2
-
-    def broken(self) -> InputError:
-        """That no row of a list is here, or no comma after one."""
-        return InputError(f"row {self._values + 1} (line {self.line}) of the list is no whole JSON object")
-
-    def _more(self, pieces: int) -> bool:
-        """Read so many pieces more; False where there is none, or too much for a value already."""
-        if len(self._buffer) - self._place > MAX_OBJECT_CHARS:
-            return False
-        more = list(islice(self._pieces, pieces))
-        self._buffer, self._place = self._buffer[self._place :] + "".join(more), 0
-        return bool(more)
-
-
-def _skipped(what: re.Pattern[str], text: str, begin: int) -> int:
-    """The first place from ``begin`` on where there are none of these characters."""
-    found = what.match(text, begin)
-    return begin if found is None else found.end()
-
-
-def json_tables(rows: Rows, names: Sequence[str]) -> Iterator[Table]:
+def json_tables(rows: EditedRows, names: Sequence[str], misfit_reason: str = MISFIT) -> Iterator[Table]:
     """Rows, some at a time, with the columns ``names``; ``a|b`` is the column a, or b where there is no a.
 
-    What is missing or null comes as an empty field; a row that is None is a misfit.
+    What is missing or null comes as an empty field; a row that is None, or dropped, is a misfit.
     """
     while some := list(islice(rows, ROWS_AT_ONCE)):
         columns = {name: Fields.of([_field(row, alternatives(name)) for _, row in some]) for name in names}
-        misfit = np.array([row is None for _, row in some], np.bool_)
-        yield Table(columns, misfit, MISFIT, np.array([line for line, _ in some], np.int64))
+        misfit = np.array([row is None or isinstance(row, Dropped) for _, row in some], np.bool_)
+        why = {place: row.reason for place, (_, row) in enumerate(some) if isinstance(row, Dropped)}
+        yield Table(columns, misfit, misfit_reason, np.array([line for line, _ in some], np.int64), why)
 
 
-def _field(row: Row | None, names: Sequence[str]) -> str:
+def table_rows(tables: Iterator[Table]) -> Rows:
+    """The rows of tables, each as an object of texts; a misfit is None."""
+    number = 0
+    for table in tables:
+        for place in range(len(table.misfit)):
+            number += 1
+            line = number if table.line is None else int(table.line[place])
+            row = {name: column.text(place) for name, column in table.columns.items()}
+            yield line, None if table.misfit[place] else row
+
+
+def _field(row: Row | Dropped | None, names: Sequence[str]) -> str:
     """A JSON value as a field of text, that of the first of these names that has one."""
-    return value_text(next((value for name in names if (value := value_at(row, name)) is not None), "")) if row else ""
+    if not isinstance(row, Mapping):
+        return ""
+    return value_text(next((value for name in names if (value := value_at(row, name)) is not None), ""))
 
 
 def alternatives(column: str) -> list[str]:

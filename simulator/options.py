@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from simulator.output import write_whole
 from simulator.progress import progress_bar
 from simulator.schema import listed, short
 from simulator.standard import say
+from simulator.tokenizer import token_counter
 from simulator.trace import Trace, open_trace
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -61,7 +62,17 @@ TraceArgument = Annotated[
 Format = Annotated[
     str | None,
     typer.Option(
-        "--format", metavar="NAME", help="The file's format, if not the one it looks like; package.module.reader."
+        "--format",
+        metavar="NAME",
+        help="The file's format, if not the one it looks like; or package.module.reader, whose code is run.",
+    ),
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Counts the tokens in a file of texts: a tokenizer.json; or package.module.function (text -> number), "
+        "whose code is run. Default: words, or characters where a text hardly has blanks.",
     ),
 ]
 Columns = Annotated[
@@ -104,10 +115,11 @@ class TraceOptions(OptionGroup):
     rate: Rate = None
     strict: Strict = False
     columns: Columns = None
+    tokenizer: Tokenizer = None
 
     def read(self, text: str, quiet: bool, seed: int = 0) -> Trace:
         """The trace that an argument names, see :func:`read_trace`."""
-        return read_trace(text, self.strict, quiet, self.format, self.rate, seed=seed, columns=self.columns)
+        return read_trace(text, self.strict, quiet, self.format, self.rate, self.tokenizer, seed, self.columns)
 
 
 def json_file(json_to: str | None) -> Path | None:
@@ -121,11 +133,12 @@ def read_trace(
     quiet: bool = False,
     format: str | None = None,
     rate: float | None = None,
-    count_tokens: Callable[[str], int] | None = None,
+    tokenizer: str | None = None,
     seed: int = 0,
     columns: str | None = None,
 ) -> Trace:
     """The trace that an argument names, with a progress bar; what is odd about it is noted."""
+    count_tokens = None if tokenizer is None else token_counter(tokenizer, "--tokenizer")
     path = find_file(text)
     size = os.stat(path).st_size if path is not None else 0  # noqa: PTH116
     with progress(size, "reading", "B", quiet) as bar:

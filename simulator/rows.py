@@ -88,9 +88,7 @@ def read_tables(form: Format, tables: Iterable[Table], reading: Reading, told: C
         _check_unit(form, table, rows, kinds, reason)
         if reading.strict and unusable.size:
             raise InputError(_complaint(form, table, rows, int(unusable[0]), int(reason[unusable[0]])))
-        codes, counts = np.unique(reason[unusable], return_counts=True)
-        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-            dropped[_reason(code, table)] += count
+        dropped += _reasons(table, reason)
         usable = np.flatnonzero(reason == 0) if unusable.size else slice(None)
         for kind in np.flatnonzero(np.bincount(kinds[usable])).tolist():
             first_of.setdefault(kind, _place(table, rows, int(np.flatnonzero((kinds == kind) & (reason == 0))[0])))
@@ -102,7 +100,8 @@ def read_tables(form: Format, tables: Iterable[Table], reading: Reading, told: C
         kept.add(columns.take(usable))
         told += _row_notes(form, table, columns, reason)
     if rows == sum(dropped.values()):
-        raise InputError(f"has no usable row among {rows:,}: {listed(dropped)}" if rows else "has no rows")
+        no_rows = "; ".join(["has no rows", *_told(told)])
+        raise InputError(f"has no usable row among {rows:,}: {listed(dropped)}" if rows else no_rows)
     columns = kept.joined()
     return _timed(form, columns, reading, told, Report(form.name, rows, len(columns.time_ns), dict(dropped)), first_of)
 
@@ -111,7 +110,7 @@ def _timed(
     form: Format, columns: Columns, reading: Reading, told: Counter[str], report: Report, kinds: Iterable[int]
 ) -> tuple[Columns, Report]:
     """The columns with the arrivals they lack, and the report with what the arrivals tell."""
-    notes = [f"{text}: {count:,}" for text, count in told.items() if count]
+    notes = [*_told(told), *reading.counter.notes()]
     time_ns, origin_text, late = columns.time_ns, "", 0
     if reading.rate is not None:
         generator = np.random.default_rng(reading.seed)
@@ -123,7 +122,7 @@ def _timed(
         late = 0 if in_order else int((time_ns < np.maximum.accumulate(time_ns)).sum())
         ordered = time_ns if in_order else np.sort(time_ns)
         unit = form.unit if NUMBER in kinds else DATE
-        origin_text = origin(int(ordered[0]), unit, AWARE in kinds)
+        origin_text = origin(int(ordered[0]), unit, AWARE in kinds, form.clock)
         notes += arrival_notes(ordered, unit)
         if unit != DATE and not form.stated:
             notes.append(f"no unit is given for {form.time}: taken for seconds; if it is in ms, {_in_ms(form)}")
@@ -220,16 +219,25 @@ _TOKENS = f"a whole number from 1 to {MAX_TOKENS:,}"
 _LAST_S = MAX_TIME_NS // 10**9
 
 
-def _reason(code: int, table: Table) -> str:
-    """Why a row was dropped, as it is counted."""
-    return f"{_WORDS[code // 8]} {PROBLEMS[code % 8]}" if code >= 8 else table.misfit_reason
+def _told(told: Mapping[str, int]) -> list[str]:
+    """Notes, each with how many rows it is about."""
+    return [f"{text}: {count:,}" for text, count in told.items() if count]
+
+
+def _reasons(table: Table, reason: Codes) -> "Counter[str]":
+    """Why rows of a table are dropped, and how many for each reason."""
+    dropped: Counter[str] = Counter(table.why_misfit(row) for row in np.flatnonzero(reason == 1).tolist())
+    codes, counts = np.unique(reason[reason >= 8], return_counts=True)
+    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+        dropped[f"{_WORDS[code // 8]} {PROBLEMS[code % 8]}"] += count
+    return dropped
 
 
 def _complaint(form: Format, table: Table, rows_before: int, row: int, code: int) -> str:
     """What is wrong with an unusable row: its place, the column, the value, and what is allowed."""
     place = _place(table, rows_before, row)
     if code < 8:
-        return f"{place}: {table.misfit_reason}"
+        return f"{place}: {table.why_misfit(row)}"
     date = "a date such as 2023-11-16 18:17:03.97, 1970 to 2255, 0 to 9 fraction digits"
     time = date if form.unit == DATE else f"0 to {_LAST_S:,} s" + (f", or {date}" if form.dates else "")
     column, allowed = (

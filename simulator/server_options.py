@@ -28,7 +28,7 @@ MemoryOption = Annotated[
 
 def allocator_option(examples: str) -> Any:
     """The option that names allocators, with examples of what it takes."""
-    own = "or your own: package.module.Class:arg=1. Repeat to compare."
+    own = "or your own: package.module.Class:arg=1, whose code is run. Repeat to compare."
     return typer.Option("-a", "--allocator", metavar="SPEC", help=f"Such as {examples}, {own}")
 
 

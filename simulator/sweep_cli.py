@@ -25,6 +25,7 @@ from simulator.options import (
     Quiet,
     StoppedError,
     Strict,
+    Tokenizer,
     TraceOptions,
     check_picture,
     draw,
@@ -106,6 +107,7 @@ class GridTraceOptions(OptionGroup):
     format: Format = None
     strict: Strict = False
     columns: Columns = None
+    tokenizer: Tokenizer = None
 
 
 @with_groups
@@ -183,7 +185,7 @@ def sweep(
 
     def read(text: str, rate: float | None = None, seed: int = 0) -> Trace:
         silent = quiet if rate is None else next(notes, True)
-        return read_trace(text, reading.strict, silent, reading.format, rate, seed=seed, columns=reading.columns)
+        return read_trace(text, reading.strict, silent, reading.format, rate, reading.tokenizer, seed, reading.columns)
 
     try:
         with ExitStack() as stack:

@@ -24,6 +24,7 @@ from simulator.reading import read_file, read_frame
 from simulator.schema import Columns, ObjectArray, Reading, Report, objects, short
 from simulator.showing import Facts, Shown
 from simulator.stdin import file_name
+from simulator.tokenizer import Tokenizer, token_counter
 from simulator.workload import Workload, WorkloadOptions, is_profile_file, parse_workload, split_workload
 
 _GAPS_AT_ONCE = 1 << 20
@@ -35,7 +36,7 @@ class ReadOptions(TypedDict, total=False):
     format: str | Reader | None
     rate: float | None
     seed: int
-    count_tokens: Callable[[str], int] | None
+    count_tokens: Tokenizer | None
     columns: str | Mapping[str, str] | None
     advance: Callable[[int], object]
 
@@ -73,7 +74,7 @@ class Trace(Shown):
         *,
         rate: float | None = None,
         seed: int = 0,
-        count_tokens: Callable[[str], int] | None = None,
+        count_tokens: Tokenizer | None = None,
         columns: str | Mapping[str, str] | None = None,
         advance: Callable[[int], object] = ignore,
     ) -> "Trace":
@@ -85,11 +86,12 @@ class Trace(Shown):
         if there are; ``created:ms`` tells the unit of a time, and ``usage.prompt_tokens`` is a path in JSON. The path
         ``-`` is standard input.
         Rows that cannot be used are dropped and counted in ``report``; with ``strict``, the first one is an error. A
-        file of lengths only gets Poisson arrivals of ``rate`` requests a second and ``seed``; one of texts is counted
-        by ``count_tokens``, else in words. ``advance`` is told the bytes of the file as they are read. Raises
-        InputError, one line that names the file.
+        file of lengths only gets Poisson arrivals of ``rate`` requests a second and ``seed``. The tokens of texts are
+        counted by ``count_tokens``: a ``tokenizer.json``, a function (text -> tokens), or its dotted path, whose code
+        is run; else they are words, or characters where a text hardly has blanks. ``advance`` is told the bytes of the
+        file as they are read. Raises InputError, one line that names the file.
         """
-        reading = Reading(strict, rate, seed, count_tokens=count_tokens, advance=advance)
+        reading = Reading(strict, rate, seed, counter=token_counter(count_tokens), advance=advance)
         read, report = read_file(path, format, reading, columns)
         return cls._from(read, file_name(path), report)
 

@@ -11,7 +11,6 @@ from rich.table import Table
 from tqdm import tqdm
 
 from allocators.base import InputError, one_of
-from allocators.dotted import own
 from simulator.catalogue import CATALOGUE, find_file
 from simulator.download import DownloadError, download
 from simulator.export import check_ending, write_trace
@@ -22,6 +21,7 @@ from simulator.options import (
     Quiet,
     Rate,
     Strict,
+    Tokenizer,
     TraceArgument,
     check_picture,
     draw,
@@ -45,12 +45,6 @@ trace_app = typer.Typer(help="Look at request traces, convert and make them, fet
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="The neutral format: .csv, .csv.gz or .parquet.")
 ]
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="package.module.function", help="Text -> number of tokens, for a file of texts; default: words."
-    ),
-]
 
 
 @trace_app.command()
@@ -62,6 +56,7 @@ def info(
     json_to: Json = None,
     format: Format = None,
     columns: Columns = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -71,7 +66,7 @@ def info(
         check_picture(plot)
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [find_file(trace)])
     silent = quiet or json_to != "-"  # the table tells what was dropped
-    requests = read_trace(trace, strict, silent, format, rate, columns=columns)
+    requests = read_trace(trace, strict, silent, format, rate, tokenizer, columns=columns)
     facts = describe(requests)
     if plot is not None:
         from simulator.plots import trace_overview
@@ -88,17 +83,16 @@ def info(
 def convert(
     trace: TraceArgument,
     output: Output,
-    tokenizer: Tokenizer = None,
     format: Format = None,
     columns: Columns = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a trace of any format in the neutral one; sessions and block hashes are kept."""
     _check_output(output, trace)
-    count_tokens = None if tokenizer is None else _function(tokenizer)
-    whole = read_trace(trace, strict, quiet, format, rate, count_tokens, columns=columns)
+    whole = read_trace(trace, strict, quiet, format, rate, tokenizer, columns=columns)
     _write(whole, output, quiet, _blocks(whole))
 
 
@@ -114,6 +108,7 @@ def cut(
     ] = None,
     format: Format = None,
     columns: Columns = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -124,7 +119,7 @@ def cut(
     if requests is not None and not 0 <= requests[0] < requests[1]:
         raise InputError(f"--requests(={requests[0]} {requests[1]}) must be FIRST END with 0 <= FIRST < END")
     _check_output(output, trace)
-    whole = read_trace(trace, strict, quiet, format, rate, columns=columns)
+    whole = read_trace(trace, strict, quiet, format, rate, tokenizer, columns=columns)
     part = whole[slice(*requests)] if requests is not None else whole.between(*time or ("", ""))
     _write(part, output, quiet, None if part.block_hashes is None else _blocks(whole))
     print(f"{_in_short(part)}, a part of {printable(whole.name)}: {_in_short(whole)}")
@@ -138,6 +133,7 @@ def scale(
     lengths: Annotated[float | None, number("FACTOR", "Prompts and outputs so many times as long.")] = None,
     format: Format = None,
     columns: Columns = None,
+    tokenizer: Tokenizer = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -145,7 +141,7 @@ def scale(
     if rate is None and lengths is None:
         raise InputError("scale what? --rate FACTOR, --lengths FACTOR, or both")
     _check_output(output, trace)
-    whole = read_trace(trace, strict, quiet, format, columns=columns)
+    whole = read_trace(trace, strict, quiet, format, tokenizer=tokenizer, columns=columns)
     scaled = whole.scaled(1.0 if rate is None else rate, 1.0 if lengths is None else lengths)
     if whole.block_hashes is not None and scaled.block_hashes is None:
         note(quiet, "block hashes are left out: prompts of other lengths have others")
@@ -196,12 +192,13 @@ def profile(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.json", help="The profile, a JSON file.")],
     format: Format = None,
     columns: Columns = None,
+    tokenizer: Tokenizer = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a length profile, to share a workload without its trace: FILE.json:rate=4 then draws from it."""
     check_outputs({"--output": output}, [find_file(trace)])
-    timed, requests = _maybe_timed(trace, strict, quiet, format, columns)
+    timed, requests = _maybe_timed(trace, strict, quiet, format, tokenizer, columns)
     facts = describe(requests)
     rate, cv = (facts["rate_per_s"], facts["gap_cv"]) if timed else (None, None)
     about = f"lengths of {requests.name}, {counted(len(requests), 'request')}"
@@ -210,12 +207,14 @@ def profile(
     note(quiet, f"wrote {output}: {about}")
 
 
-def _maybe_timed(trace: str, strict: bool, quiet: bool, format: str | None, columns: str | None) -> tuple[bool, Trace]:
+def _maybe_timed(
+    trace: str, strict: bool, quiet: bool, format: str | None, tokenizer: str | None, columns: str | None
+) -> tuple[bool, Trace]:
     """Whether a trace has arrivals of its own, and the trace."""
     try:
-        return True, read_trace(trace, strict, quiet, format, columns=columns)
+        return True, read_trace(trace, strict, quiet, format, tokenizer=tokenizer, columns=columns)
     except NoArrivalsError:
-        return False, read_trace(trace, strict, True, format, rate=1.0, columns=columns)
+        return False, read_trace(trace, strict, True, format, 1.0, tokenizer, columns=columns)
 
 
 @trace_app.command("download")
@@ -285,11 +284,3 @@ def _in_short(trace: Trace) -> str:
     facts: Mapping[str, Any] = describe(trace)
     rate = "all at once" if facts["rate_per_s"] is None else f"{facts['rate_per_s']:.4g}/s"
     return f"{len(trace):,} request{'' if len(trace) == 1 else 's'} over {trace.duration_s:,.1f} s ({rate})"
-
-
-def _function(path: str) -> Callable[[str], int]:
-    """A function of the user's own, by its dotted path."""
-    unknown = f"--tokenizer(={path}) must be package.module.function"
-    if "." not in path or path.startswith("."):
-        raise InputError(unknown)
-    return own(path, unknown, "function")

@@ -15,6 +15,7 @@ from allocators import InputError
 from simulator import files, jsontext
 from simulator.arrivals import poisson_arrivals
 from simulator.formats import FORMATS, OWN_FORMATS, register_reader
+from simulator.log_formats import LOG_FORMATS
 from simulator.reading import read_file
 from simulator.trace import Trace
 
@@ -265,7 +266,9 @@ def test_conversations_take_any_tokenizer(folder: Path) -> None:
     (folder / "sample").write_text(LENGTHS_ONLY["sharegpt"][0])
     words = Trace.read(folder / "sample", rate=1.0)
     assert words.report is not None
-    assert words.report.notes[0] == "conversations whose tokens are words between blanks, for want of a tokenizer: 2"
+    assert words.report.notes[0] == (
+        "for want of a tokenizer, tokens are words between blanks (texts: 4): --tokenizer tokenizer.json counts them"
+    )
     letters = Trace.read(folder / "sample", rate=1.0, count_tokens=len)
     assert [row[1:] for row in rows(letters)] == [(11, 2), (5, 5)]
     assert letters.report is not None
@@ -313,7 +316,9 @@ AIPERF_TURN = '{{"session_id": {}, "{}": {}, "input_length": {}, "output_length"
 
 
 @pytest.mark.parametrize(
-    "odd", ["NaN", "Infinity", "-Infinity", "null", "-5", "1e400", '"soon"', '"NaN"', "true", "[1]"]
+    "odd",
+    ["NaN", "Infinity", "-Infinity", "null", "-5", "1e400", "1e9999999", "1e99999999999999999999", '"soon"', '"NaN"']
+    + ["true", "[1]"],
 )
 def test_one_delay_that_cannot_be_read_loses_one_turn(folder: Path, odd: str) -> None:
     text = AIPERF_TURN.format('"a"', "timestamp", 1000, 7)
@@ -322,6 +327,12 @@ def test_one_delay_that_cannot_be_read_loses_one_turn(folder: Path, odd: str) ->
     trace = read(folder, text)
     assert rows(trace) == [(0, 7, 1), (500_000_000, 9, 1)]
     assert sum(dropped(trace).values()) == 1
+
+
+def test_a_delay_of_less_than_a_nanosecond_is_none(folder: Path) -> None:
+    text = AIPERF_TURN.format('"a"', "timestamp", 1000, 7)
+    text += "".join(AIPERF_TURN.format('"a"', "delay", delay, 8) for delay in ("1e-9999999", "1e-999990", "1e-9"))
+    assert rows(read(folder, text)) == [(0, 7, 1), *[(0, 8, 1)] * 3]
 
 
 def test_one_time_that_cannot_be_read_loses_one_turn(folder: Path) -> None:
@@ -660,7 +671,7 @@ def test_mixed_time_zones(folder: Path) -> None:
             "0.5,10,20\n0.6,10,20\n",
             "is in none of the known formats: its columns are '0.5, 10, 20'; put a line with names above it, such as "
             "arrival_s,prompt_tokens,output_tokens; nearest first, they are neutral, azure, burstgpt, vidur, "
-            "splitwise-sim, blis, vidur-lengths, lengths, mooncake,",
+            "splitwise-sim, blis, litellm, vidur-lengths, lengths, mooncake,",
         ),
         (
             "arrived_then,prefills,decodes,x\n1,2,3,4\n",
@@ -688,7 +699,12 @@ def test_mixed_time_zones(folder: Path) -> None:
             "has lengths but no arrivals: give a rate in requests a second, --rate 4 (Python: rate=4)",
         ),
         ("num_prefill_tokens,num_decode_tokens\n1,1\n", "has lengths but no arrivals: give a rate"),
-        ('{"timestamp": 1,\n "input_length": 5}\n', "line 1 is not a JSON object: '{\"timestamp\": 1,'"),
+        (
+            '{"timestamp": 1,\n "input_length": 5}\n',
+            "lacks the column output_length; found 'timestamp, input_length' (taken",
+        ),
+        ('{"timestamp": 1,\n "input_length" 5}\n', "line 2 is no JSON (Expecting ':'), or the file breaks off there"),
+        ('{"timestamp": 1, "input_le', 'line 1 is not a JSON object: \'{"timestamp": 1, "input_le\''),
         (
             '{"timestamp": "82", "input_length": 5, "output_length": 1, "hash_ids": []}\n',
             "row 1 (line 1): timestamp(='82') may be in any unit, for the columns are named as in mooncake (ms), "
@@ -807,7 +823,7 @@ def test_json_lines_and_csv_say_the_same(folder: Path, sample: Rows, size: int) 
 
 def test_every_format_has_a_sample() -> None:
     sampled = {format for _, format, _ in SAMPLES.values()} | {format for _, format, _ in LENGTHS_ONLY.values()}
-    assert sampled == {form.name for form in FORMATS}
+    assert sampled == {form.name for form in FORMATS} - {form.name for form in LOG_FORMATS}
 
 
 def test_a_blank_session_is_none(folder: Path) -> None:
