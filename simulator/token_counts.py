@@ -56,7 +56,10 @@ class TokenCounter:
     def notes(self) -> Iterator[str]:
         """How tokens were counted, if they were."""
         if self.guesses:
-            ways = (("words between blanks", self._words), ("characters in texts with hardly any", self._characters))
+            ways = (
+                ("words between blanks", self._words),
+                ("characters in texts with hardly any blanks", self._characters),
+            )
             counts = ", ".join(f"{way} (texts: {texts:,})" for way, texts in ways if texts)
             yield f"for want of a tokenizer, tokens are {counts}: --tokenizer tokenizer.json counts them"
         elif self._counted and self._name:
