@@ -4,14 +4,15 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 STAMPS = $(VENV)/.installed
+WHOLE = --numprocesses auto --dist worksteal --cov --cov-fail-under=95
 
 .PHONY: demo test lint types bench gpu gallery notebooks lab clean
 
 demo: $(STAMPS)-core ## the PagedAttention paper's Figure 2: a table, and figure2.png
 	$(BIN)/kvfrag figure2
 
-test: $(STAMPS)-dev ## all tests, with coverage; the GPU part's in Triton's interpreter
-	$(BIN)/python -m pytest --cov --cov-fail-under=95
+test: $(STAMPS)-dev ## all tests on all cores, with coverage; the GPU part's in Triton's interpreter; PYTEST_ARGS='tests/test_x.py' runs a part
+	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),$(WHOLE))
 
 lint: $(STAMPS)-dev
 	$(BIN)/ruff check .

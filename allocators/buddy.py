@@ -54,7 +54,12 @@ class BuddyPool(NamedTuple):
 
 @answer(ask.allocate, BuddyPool)
 def _allocate(
-    pool: BuddyPool, seat: int, request: int, prompt_tokens: int, output_tokens: int, alone: bool  # noqa: ARG001
+    pool: BuddyPool,
+    seat: int,
+    request: int,
+    prompt_tokens: int,
+    output_tokens: int,
+    alone: bool,  # noqa: ARG001
 ) -> int:
     wanted = _level_for(pool, _asked_slots(pool, prompt_tokens, output_tokens))
     at_least = wanted

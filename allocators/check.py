@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-
-import numpy as np
+from math import exp, log
+from typing import TYPE_CHECKING
 
 from allocators.base import Allocator, Extent, InputError, MisuseError
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 State = tuple[int, int, dict[int, tuple[Extent, ...]]]
 
@@ -29,7 +32,9 @@ def check_allocator(factory: Callable[[], Allocator], steps: int = 2000, seed: i
     """
     if not callable(factory) or (isinstance(factory, Allocator) and not isinstance(factory, type)):
         raise InputError(f"factory(={factory!r}) must be a function that makes a new allocator: lambda: Paged(1000)")
-    drive = _Drive(factory, np.random.default_rng(seed), seed)
+    from numpy.random import default_rng  # needed here only: the allocators themselves do without numpy
+
+    drive = _Drive(factory, default_rng(seed), seed)
     try:
         drive.new_pool()
         for step in range(steps):
@@ -45,7 +50,7 @@ def check_allocator(factory: Callable[[], Allocator], steps: int = 2000, seed: i
 
 
 class _Drive:
-    def __init__(self, factory: Callable[[], Allocator], rng: np.random.Generator, seed: int) -> None:
+    def __init__(self, factory: Callable[[], Allocator], rng: "Generator", seed: int) -> None:
         self.factory = factory
         self.allocator, self.twin = factory(), factory()
         self.rng, self.seed, self.step = rng, seed, 0
@@ -91,7 +96,7 @@ class _Drive:
 
     def admit(self) -> None:
         # Log-uniform: short ones fill a pool with small holes, long ones meet them.
-        total = int(np.exp(self.rng.uniform(np.log(2), np.log(max(self.longest, 2) + 1))))
+        total = int(exp(self.rng.uniform(log(2), log(max(self.longest, 2) + 1))))
         total = min(max(total, 2), max(self.longest, 2))
         prompt = int(self.rng.integers(1, total))
         output = total - prompt

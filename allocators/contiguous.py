@@ -45,7 +45,12 @@ class ContiguousPool(NamedTuple):
 
 @answer(ask.allocate, ContiguousPool)
 def _allocate(
-    pool: ContiguousPool, seat: int, request: int, prompt_tokens: int, output_tokens: int, alone: bool  # noqa: ARG001
+    pool: ContiguousPool,
+    seat: int,
+    request: int,
+    prompt_tokens: int,
+    output_tokens: int,
+    alone: bool,  # noqa: ARG001
 ) -> int:
     asked = _asked_slots(pool, prompt_tokens, output_tokens)
     if asked > pool.now.largest:

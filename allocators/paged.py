@@ -64,7 +64,12 @@ def _take_block(pool: PagedPool, seat: int) -> None:
 
 @answer(ask.allocate, PagedPool)
 def _allocate(
-    pool: PagedPool, seat: int, request: int, prompt_tokens: int, output_tokens: int, alone: bool  # noqa: ARG001
+    pool: PagedPool,
+    seat: int,
+    request: int,
+    prompt_tokens: int,
+    output_tokens: int,
+    alone: bool,  # noqa: ARG001
 ) -> int:
     wanted = _blocks_for(pool, prompt_tokens)
     if wanted + (0 if alone else pool.watermark_blocks) > pool.now.free_blocks:

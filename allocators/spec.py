@@ -1,14 +1,14 @@
 """The command line's mini-language, ``name:key=value,key=value``, and the allocators by name."""
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from types import UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from allocators.base import Allocator, InputError
 from allocators.buddy import Buddy
 from allocators.contiguous import Contiguous
+from allocators.dotted import own
 from allocators.paged import Paged
 
 ALLOCATORS: Mapping[str, Callable[..., Allocator]] = {"buddy": Buddy, "contiguous": Contiguous, "paged": Paged}
@@ -52,11 +52,13 @@ def make_allocator(spec: str, capacity: int, max_model_len: int | None = None) -
             f"{name} is not an allocator class: it must take the capacity, in slots, as its first argument"
         )
     parameters = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    own = [p.name for p in parameters[1:] if p.name != "max_model_len"]
+    options_of_it = [p.name for p in parameters[1:] if p.name != "max_model_len"]
     arguments: dict[str, Any] = {}
     for key, value in options.items():
-        if key not in own:
-            raise InputError(f"unknown option {key!r} of {name}; choose from {', '.join(sorted(own)) or '(none)'}")
+        if key not in options_of_it:
+            raise InputError(
+                f"unknown option {key!r} of {name}; choose from {', '.join(sorted(options_of_it)) or '(none)'}"
+            )
         arguments[key] = _convert(f"{key} of {name}", value, hints.get(key, str))
     if any(p.name == "max_model_len" for p in parameters):
         arguments["max_model_len"] = max_model_len
@@ -72,21 +74,10 @@ def make_allocator(spec: str, capacity: int, max_model_len: int | None = None) -
 
 def _load(path: str) -> Callable[..., Allocator]:
     """The user's own class, by its dotted path."""
-    module_name, _, attribute = path.rpartition(".")
     unknown = f"unknown allocator {path!r}; choose from {', '.join(sorted(ALLOCATORS))}"
-    if not module_name or path.startswith("."):
+    if "." not in path or path.startswith("."):
         raise InputError(f"{unknown}, or name your own as package.module.Class")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        told = " ".join(f"{unknown} ({module_name} cannot be imported: {error})".split())
-        raise InputError(told) from None
-    except SystemExit as error:
-        raise InputError(f"{module_name} cannot be imported: it exits with {error}") from None
-    constructor = getattr(module, attribute, None)
-    if not callable(constructor):
-        raise InputError(f"{unknown} ({module_name} has no class {attribute})")
-    return cast(Callable[..., Allocator], constructor)
+    return own(path, unknown, "class")
 
 
 def _convert(name: str, text: str, hint: object) -> Any:

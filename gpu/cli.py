@@ -12,7 +12,8 @@ import typer
 
 from allocators.base import InputError, one_of, whole
 from simulator.options import whole_number
-from simulator.report import check_outputs, console, table, write_json
+from simulator.printing import console, table
+from simulator.report import check_outputs, write_json
 
 if TYPE_CHECKING:
     from gpu.decisions import Log
@@ -106,19 +107,19 @@ def _simulated(
     """Simulate a trace with each allocator, with memory maps at equal distances, and return the logs."""
     from gpu.decisions import log_of
     from simulator.cli import MAPS, recorded
-    from simulator.cost import StepCost
     from simulator.options import read_trace
-    from simulator.server_options import allocator_of, pool_slots
+    from simulator.server.hardware import server_of
+    from simulator.server_options import allocator_of, as_option
 
     if capacity is None:
         raise InputError("how large is the pool? --capacity SLOTS")
-    slots = pool_slots(capacity, None, None)
-    settings |= {"cost": StepCost.parse(settings["cost"])} if "cost" in settings else {}
-    makes = [partial(allocator_of, spec, slots, settings["max_model_len"]) for spec in specs]
+    server = server_of({"capacity": capacity, **settings}, spelled=as_option)
+    assert server.slots is not None
+    makes = [partial(allocator_of, spec, server.slots, server.settings.max_model_len) for spec in specs]
     for make in makes:
         make()  # what is wrong with a later one is told before the first runs
     trace = read_trace(source)
-    return [log_of(recorded(trace, make, samples or MAPS, timeline_bins=0, **settings)) for make in makes]
+    return [log_of(recorded(trace, make, samples or MAPS, timeline_bins=0, **vars(server.settings))) for make in makes]
 
 
 @app.command()

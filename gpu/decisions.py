@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocators import ALLOCATORS, make_allocator, parse_spec
 from allocators.base import Extent, InputError
+from simulator.output import write_whole
 
 if TYPE_CHECKING:
     from simulator.run import Layout as MemoryMap
@@ -83,11 +84,11 @@ class Log:
         return tuple(fullest.written.values())[:most] if fullest else ()
 
     def write(self, path: Path) -> None:
-        """Write the log to a file."""
+        """Write the log to a file, whole or not at all. Raises InputError when it cannot be written."""
         lines: list[Any] = [[FORMAT, self.spec, self.capacity]]
         lines += [_row(decision) for decision in self.decisions]
         lines.append(_footer(self.decisions))
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        write_whole(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     @staticmethod
     def read(path: Path) -> "Log":

@@ -20,6 +20,7 @@ from gpu.decisions import Log
 from gpu.report import markdown
 from gpu.rivals import OURS
 from gpu.shapes import Layout
+from simulator.output import write_whole
 
 RESULTS = Path(__file__).parent / "results"
 TESTS = Path(__file__).parent.parent / "tests"
@@ -131,8 +132,8 @@ class Suite:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^a-z0-9]+", "-", self.results["environment"]["device"].lower()).strip("-")
         self.results |= {"bench": [asdict(row) for row in self._rows], "bars": bench.bars(self._rows)}
-        (self.folder / f"{name}.json").write_text(dumps(self.results, indent=1) + "\n", encoding="utf-8")
-        (self.folder / f"{name}.md").write_text(markdown(self.results), encoding="utf-8")
+        write_whole(self.folder / f"{name}.json", (dumps(self.results, indent=1) + "\n").encode())
+        write_whole(self.folder / f"{name}.md", markdown(self.results).encode())
 
     def _time(self, plans: bench.Plans, until_s: float) -> bool:
         good = True

@@ -9,23 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulator import plots
-    from simulator.advice import advise
+    from simulator.advice import Advice, advise
     from simulator.cost import StepCost
-    from simulator.fitting import fit
+    from simulator.fitting import Fit, backlog, fit
     from simulator.formats import register_reader
     from simulator.replay import simulate
     from simulator.run import Run
     from simulator.settings import Settings
-    from simulator.sizing import size
+    from simulator.sizing import Size, size
     from simulator.sweeping import sweep
     from simulator.trace import Trace, open_trace
 
 _HOMES = {
+    "Advice": "simulator.advice",
+    "Fit": "simulator.fitting",
     "Run": "simulator.run",
     "Settings": "simulator.settings",
+    "Size": "simulator.sizing",
     "StepCost": "simulator.cost",
     "Trace": "simulator.trace",
     "advise": "simulator.advice",
+    "backlog": "simulator.fitting",
     "fit": "simulator.fitting",
     "open_trace": "simulator.trace",
     "register_reader": "simulator.formats",
@@ -35,11 +39,15 @@ _HOMES = {
 }
 
 __all__ = [
+    "Advice",
+    "Fit",
     "Run",
     "Settings",
+    "Size",
     "StepCost",
     "Trace",
     "advise",
+    "backlog",
     "fit",
     "open_trace",
     "plots",
@@ -58,3 +66,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

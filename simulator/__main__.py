@@ -1,17 +1,16 @@
 """``kvfrag`` and ``python -m simulator``: run the command line; every failure ends in one line and an exit code."""
 
-import errno
 import os
 import signal
 import sys
 import threading
-from io import TextIOWrapper
-from pathlib import Path
+from contextlib import suppress
 from time import monotonic
+
+from simulator.standard import STANDARD_OUTPUT, prepare_output, say
 
 INPUT_WRONG, FAILED, INTERRUPTED = 2, 1, 130
 _DEAF_S = 2.0
-_OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
@@ -22,12 +21,14 @@ def main() -> None:
     stop = _Stop()
     try:
         stop.listen()
-        _prepare_output()
+        prepare_output()
         code = _run()
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = _say("interrupted", INTERRUPTED)
     except OSError as error:
+        if error.filename != STANDARD_OUTPUT:
+            raise
         code = _say_output_failed(error)
     stop.leave()
     sys.exit(stop.code if code == INTERRUPTED else code)
@@ -66,31 +67,22 @@ class _Stop:
             raise KeyboardInterrupt
 
 
-def _prepare_output() -> None:
-    """Output that is closed goes nowhere, and a character that its encoding lacks is shown as '?'."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
-        elif name == "stdout" and isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
 def _run() -> int:
-    # Imported here, so that an interrupt during the imports ends in one line too.
-    from importlib.metadata import entry_points
+    # Imported here, so that an interrupt during the imports ends in one line too, and so does one that fails.
+    try:
+        from typer.exceptions import TyperException
 
-    from typer.exceptions import TyperException
+        from allocators.base import InputError
+        from simulator.cli import app
+        from simulator.options import StoppedError
+        from simulator.plugins import BrokenCommandError, add_commands
 
-    from allocators.base import InputError
-    from simulator.cli import app
-    from simulator.options import StoppedError
-
-    # A user's own allocator may lie in the current folder; what is installed goes before it.
-    if "" not in sys.path:
-        sys.path.append("")
-    for command in entry_points(group="kvfrag.commands"):  # kvfrag gpu, and whoever else offers some
-        app.add_typer(command.load(), name=command.name)
+        # A user's own allocator may lie in the current folder; what is installed goes before it.
+        if "" not in sys.path:
+            sys.path.append("")
+        add_commands(app)
+    except Exception as error:
+        return _say_failed(error)
     try:
         code: int = app(sys.argv[1:] or ["--help"], prog_name="kvfrag", standalone_mode=False) or 0
     except TyperException as error:
@@ -101,17 +93,21 @@ def _run() -> int:
         return _say(str(error), INPUT_WRONG)
     except StoppedError as error:
         return _say(f"interrupted; {error}", INTERRUPTED)
+    except BrokenCommandError as error:
+        return _say(str(error), FAILED)
     except Exception as error:
-        if os.environ.get("KVFRAG_TRACEBACK"):
-            raise
-        if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_FAILURES:
-            raise
-        from simulator.failures import told
-
-        return _say(f"{told(error)}; KVFRAG_TRACEBACK=1 shows the way there", FAILED)
+        return _say_failed(error)
     if code == INTERRUPTED:  # Typer makes an exit code of it
         raise KeyboardInterrupt
     return code
+
+
+def _say_failed(error: Exception) -> int:
+    if os.environ.get("KVFRAG_TRACEBACK") or (isinstance(error, OSError) and error.filename == STANDARD_OUTPUT):
+        raise error
+    from allocators.failures import told
+
+    return _say(f"{told(error)}; KVFRAG_TRACEBACK=1 shows the way there", FAILED)
 
 
 def _say_output_failed(error: OSError) -> int:
@@ -119,11 +115,12 @@ def _say_output_failed(error: OSError) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return FAILED  # whoever read it has left, and knows
-    return _say(f"standard output cannot be written: {error.strerror}", FAILED)
+    return _say(f"{STANDARD_OUTPUT} cannot be written: {error.strerror}", FAILED)
 
 
 def _say(message: str, code: int) -> int:
-    print("kvfrag:", " ".join(message.split()), file=sys.stderr)
+    with suppress(OSError):  # standard error is full, or nobody reads it: the exit code remains
+        say(f"kvfrag: {' '.join(message.split())}")
     return code
 
 

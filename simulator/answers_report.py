@@ -1,50 +1,75 @@
-"""What ``kvfrag size``, ``fit`` and ``advise`` print: a short table, and below it why."""
+"""What ``kvfrag size`` and ``fit`` print: a short table, and below it why."""
 
 from collections.abc import Sequence
 
 from rich.table import Table
 
-from simulator.advice import Advice
 from simulator.fitting import Fit
-from simulator.models import Model
-from simulator.report import MEANINGS, console, legend, print_tables, table
+from simulator.printing import console, print_head, print_meanings, print_tables, say, table
+from simulator.report import MEANINGS, REFUSED
 from simulator.schema import counted
+from simulator.server.hardware import Server
 from simulator.sizing import Size
+from simulator.standard import printable
 from simulator.target import Target, Trial
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
 
 _GIB = 1 << 30
-_REFUSED = "of the time: the next request waited for memory"
+_TIMES = 1.5
+"""From this factor on a number is so many times another one; below, so many percent more."""
 
 
-def print_sizes(trace: Trace, names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> None:
+def print_sizes(
+    trace: Trace, names: Sequence[str], sizes: Sequence[Size], server: Server, explain: bool = False
+) -> None:
     """The smallest pools, by the names their allocators were given."""
     out = console()
-    out.print(f"{trace.name}: {counted(len(trace), 'request')}; {sizes[0].target}\n", soft_wrap=True)
-    print_tables(out, names, lambda short: [_sizes(short, sizes, model)])
+    say(out, f"{printable(trace.name)}: {counted(len(trace), 'request')}; {sizes[0].target}", indent="")
+    print_head(out, server.lines())
+    print_tables(out, names, lambda short: [_sizes(short, sizes, server.bytes_per_slot)])
     for name, size in zip(names, sizes, strict=True):
-        out.print(f"  {name}: {_why(size)}", soft_wrap=True)
+        say(out, f"{name}: {_why(size)}")
     least, most = (pick(zip(sizes, names, strict=True), key=lambda one: one[0].capacity) for pick in (min, max))
     if most[0].capacity > least[0].capacity:
-        times = most[0].capacity / least[0].capacity
-        out.print(f"\n  {most[1]} needs {times:.1f} times the pool of {least[1]}.", soft_wrap=True)
+        more = compared(most[0].capacity / least[0].capacity, "times the pool of", "more slots than")
+        out.print()
+        say(out, f"{most[1]} needs {more} {least[1]}.")
     out.print()
-    out.print(
-        legend(
-            {
-                "refused (%)": _REFUSED,
-                "p99 wait (s)": "99 % of the requests are admitted within so long",
-                "running": "requests at once: the mean over iterations (the most)",
-                "least": "a smaller pool cannot hold the largest request, even alone",
-            }
-        )
-    )
+    meanings = {
+        "refused (%)": REFUSED,
+        "p99 wait (s)": "99 % of the requests are admitted within that time",
+        "running": "requests at once: the mean over iterations (the most)",
+        "least": "a smaller pool cannot hold the largest request, even alone",
+    }
+    print_meanings(out, meanings, explain)
 
 
-def _sizes(names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> Table:
+def compared(ratio: float, times: str, more: str) -> str:
+    """How much larger one number is than another, ``ratio`` > 1: ``5.8 times ...``, or where it is less, ``4.1 % ...``.
+
+    ``times`` and ``more``: how the one and the other go on.
+    """
+    if ratio >= _TIMES:
+        return f"{ratio:,.1f} {times}"
+    return f"{_small(100 * (ratio - 1))} % {more}"
+
+
+def _small(percent: float) -> str:
+    """A number > 0 with one decimal, or two where it is less than 1; never as 0."""
+    if percent >= 0.95:
+        return f"{percent:.1f}"
+    return hundredths(percent)
+
+
+def hundredths(number: float) -> str:
+    """A number > 0 with two decimals; never as 0."""
+    return f"{number:.2f}" if number >= 0.005 else "less than 0.01"
+
+
+def _sizes(names: Sequence[str], sizes: Sequence[Size], bytes_per_slot: int | None) -> Table:
     columns = ["pool (slots)", "refused (%)", "p99 wait (s)", "running", "least (slots)"]
-    columns[1:1] = [] if model is None else ["pool (GiB)"]
+    columns[1:1] = [] if bytes_per_slot is None else ["pool (GiB)"]
     shown = table("The smallest pool that will do", "allocator", *columns)
     for name, size in zip(names, sizes, strict=True):
         answer = size.answer
@@ -55,7 +80,7 @@ def _sizes(names: Sequence[str], sizes: Sequence[Size], model: Model | None) -> 
             "-" if answer.mean_batch is None else f"{answer.mean_batch:.1f} ({answer.peak_batch:,})",
             f"{size.least:,}",
         ]
-        cells[1:1] = [] if model is None else [f"{size.capacity * model.bytes_per_slot / _GIB:.2f}"]
+        cells[1:1] = [] if bytes_per_slot is None else [f"{size.capacity * bytes_per_slot / _GIB:.2f}"]
         shown.add_row(name, *cells)
     return shown
 
@@ -84,30 +109,32 @@ def _missed(trial: Trial, target: Target) -> str:
     return f"99 % wait up to {_seconds(trial.wait_p99_s)} s"
 
 
-def print_fits(trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: int, model: Model | None) -> None:
+def print_fits(
+    trace: Trace, names: Sequence[str], fits: Sequence[Fit], limit: int, server: Server, explain: bool = False
+) -> None:
     """How many requests fit at once, and where the pool is then."""
     out, capacity = console(), fits[0].capacity
-    memory = "" if model is None else f", {capacity * model.bytes_per_slot / _GIB:,.2f} GiB of {model.name}"
-    out.print(f"{trace.name}: {counted(len(trace), 'request')}; a pool of {capacity:,} token slots{memory}\n")
+    about = f"{counted(len(trace), 'request')}; a pool of {capacity:,} token slots"
+    say(out, f"{printable(trace.name)}: {about}", indent="")
+    print_head(out, server.pool_lines())
     print_tables(out, names, lambda short: _fits(short, fits, limit))
     few, many = (pick(zip(fits, names, strict=True), key=lambda one: one[0].mean) for pick in (min, max))
     if many[0].mean > few[0].mean:
-        reason = _what_they_hold(few[0], many[0])
-        out.print(f"  {many[1]} fits {many[0].mean / few[0].mean:.1f} times as many as {few[1]}: {reason}.\n")
+        more = compared(many[0].mean / few[0].mean, "times as many as", "more than")
+        say(out, f"{many[1]} fits {more} {few[1]}: {_what_they_hold(few[0], many[0])}.")
+        out.print()
     never = max(fit.never_fits for fit in fits)
     if never:
-        out.print(f"  Up to {never:,} of the requests fit in no pool of this size, and are left out.\n")
-    out.print(
-        legend(
-            {
-                "5 to 95 %": "in 5 % of the time fewer, in 5 % more",
-                f"all of {limit:,}": "how many of the longest requests, each about to end",
-                "holds": "of a request, in the mean; and how many of these slots it has written so far",
-                "preempted": "times a request, in the mean, that it lost its memory and had to come back",
-                **{part: MEANINGS[part] for part in VIEWS["textbook"]},
-            }
-        )
-    )
+        say(out, f"Up to {never:,} of the requests fit in no pool of this size, and are left out.")
+        out.print()
+    meanings = {
+        "5 to 95 %": "in 5 % of the time fewer, in 5 % more",
+        f"all of {limit:,}": "how many of the longest requests, each about to end",
+        "holds": "of a request, in the mean; and how many of these slots it has written so far",
+        "preempted": "times per request, in the mean, that it lost its memory and had to come back",
+        **{part: MEANINGS[part] for part in VIEWS["textbook"]},
+    }
+    print_meanings(out, meanings, explain)
 
 
 def _fits(names: Sequence[str], fits: Sequence[Fit], limit: int) -> list[Table]:
@@ -131,79 +158,6 @@ def _fits(names: Sequence[str], fits: Sequence[Fit], limit: int) -> list[Table]:
 def _what_they_hold(few: Fit, many: Fit) -> str:
     held = f"a request holds {few.held_slots:,.0f} slots there for {few.written_slots:,.0f} that it has written"
     return f"{held}, and {many.held_slots:,.0f} here for {many.written_slots:,.0f}"
-
-
-def print_advice(trace: Trace, advice: Advice, capacity: int | None) -> None:
-    """Block sizes side by side, and which one to take."""
-    out, rows = console(), advice.table
-    pool = "" if capacity is None else f"; a pool of {capacity:,} token slots"
-    out.print(f"{trace.name}: {counted(advice.requests, 'request')}{pool}\n")
-    columns = ["lost (slots)", "written (%)", "table", "longest table", "blocks a request"]
-    shown = table("What a block size costs: in the mean over iterations and requests", "block size", *columns)
-    for block_size, row in rows.iterrows():
-        shown.add_row(
-            f"{block_size}{' *' if block_size == advice.best else ''}",
-            f"{row['lost_slots']:,.2f}",
-            f"{100 * row['written']:.2f}",
-            f"{row['table_mean']:,.1f}",
-            f"{row['table_most']:,.0f}",
-            f"{row['blocks_taken']:,.1f}",
-        )
-    out.print(shown)
-    meanings = {
-        "lost": "slots of a running request's last block that are not written, or not yet",
-        "written (%)": "of the slots held",
-        "table": "entries of a running request's block table",
-        "blocks a request": "handed out to a request in its life",
-    }
-    if capacity is not None:
-        out.print(_replays(advice))
-        meanings |= {"used (%)": "of the pool: written keys and values", "refused (%)": _REFUSED}
-        meanings["running"] = "requests at once: the mean over iterations"
-    out.print(f"  {_advice(advice)}\n", soft_wrap=True)
-    out.print(legend(meanings))
-
-
-def _replays(advice: Advice) -> Table:
-    columns = ["blocks", "used (%)", "refused (%)", "running", "preempted", "rejected", "time (s)"]
-    shown = table("What it makes of the pool", "block size", *columns)
-    for block_size, row in advice.table.iterrows():
-        shown.add_row(
-            f"{block_size}{' *' if block_size == advice.best else ''}",
-            f"{row['pool_blocks']:,.0f}",
-            f"{100 * row['used']:.2f}",
-            f"{100 * row['saturated']:.1f}",
-            f"{row['mean_batch']:.1f}",
-            f"{row['preemptions']:,.0f}",
-            f"{row['rejected']:,.0f}",
-            f"{row['duration_s']:,.1f}",
-        )
-    return shown
-
-
-def _advice(advice: Advice) -> str:
-    """The block size to take, and why no larger and no smaller one."""
-    column, best = advice.table[advice.share], advice.best
-    shares = dict(zip(column.index.tolist(), (100 * column).tolist(), strict=True))
-    top, smallest, larger = max(shares, key=shares.__getitem__), min(shares), [size for size in shares if size > best]
-    of = "the slots held are written" if advice.share == "written" else "the pool is written keys and values"
-    text = f"* Blocks of {best}: {shares[best]:.2f} % of {of}"
-    if top != best:
-        text += f", {shares[top]:.2f} % with blocks of {top}"
-    within = f"within {_points(100 * advice.within)} of the best"
-    if larger:
-        more = shares[best] - shares[larger[0]]
-        text += f". It is the largest {within}; blocks of {larger[0]} lose {_points(round(more, 2))} more."
-    else:
-        text += f". Even these, the largest compared, are {within}."
-    if smallest < best:
-        tables = advice.table["table_mean"]
-        text += f" Tables are {tables[smallest] / tables[best]:.1f} times as long with blocks of {smallest}."
-    return text
-
-
-def _points(percent: float) -> str:
-    return f"{percent:g} point{'' if percent == 1 else 's'}"
 
 
 def _percent(share: float) -> str:

@@ -88,6 +88,17 @@ def means(table: pd.DataFrame, figures: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def averaged(tables: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The means of tables with the same rows and columns, and half their 95 % intervals; of one table, it and NaN."""
+    of_all = np.stack([table.to_numpy(float) for table in tables])
+    bands = np.apply_along_axis(half_width, 0, of_all)
+    shape: dict[str, Any] = {"index": tables[0].index, "columns": tables[0].columns}
+    if len(tables) == 1:
+        return tables[0], pd.DataFrame(bands, **shape)
+    means = pd.DataFrame(of_all.mean(axis=0), **shape)
+    return means, pd.DataFrame(bands, **shape)
+
+
 def differences(table: pd.DataFrame, figure: str) -> Iterator[Difference]:
     """Each setting beside the next in every direction of the grid, seed by seed; two seeds that both have are needed.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import platformdirs
 
 from allocators.base import InputError
+from simulator.stdin import DASH, standard_input
 
 _AZURE = "https://raw.githubusercontent.com/Azure/AzurePublicDataset/b469a113cedca53ddc3bdea71a143dc4b7d8700c/data/"
 _AZURE_2024 = "https://github.com/Azure/AzurePublicDataset/releases/download/dataset-llm-2024/"
@@ -112,10 +113,12 @@ def downloaded(name: str) -> Path:
 
 
 def find_file(name: str) -> str | None:
-    """The path of a file, or of a public trace by its name; None if it is neither.
+    """The path of a file, of a copy of standard input (``-``), or of a public trace by its name; None if it is none.
 
-    Raises InputError for a public trace that was not downloaded.
+    Raises InputError for a public trace that was not downloaded, and where standard input cannot be read.
     """
+    if name == DASH:
+        return standard_input()
     try:
         if name and Path(name).exists():
             return name

@@ -14,42 +14,37 @@ import typer
 from allocators import ALLOCATORS, Allocator, InputError
 from allocators.base import one_of, whole
 from simulator.answers_cli import COMMANDS
+from simulator.folder import check_folder
+from simulator.models_cli import models
+from simulator.option_groups import OUTPUT, SectionedCommand, with_groups
 from simulator.options import (
     PAGE,
-    Format,
+    Explain,
     Json,
     Quiet,
-    Rate,
-    Strict,
     TraceArgument,
+    TraceOptions,
     check_picture,
     draw,
     json_file,
     note,
+    note_all,
     progress,
-    read_trace,
     whole_number,
 )
-from simulator.report import as_json, check_outputs, console, print_runs, table, write_json
-from simulator.run import Run, check_folder
+from simulator.printing import console, print_table, say, table
+from simulator.report import as_json, check_outputs, print_runs, write_json
+from simulator.run import Run
+from simulator.run_notes import all_warnings
+from simulator.server.hardware import cost_line
 from simulator.server_options import (
-    Allocators,
-    Capacity,
-    Cost,
-    Gpu,
-    MaxBatch,
-    MaxBatchTokens,
-    MaxModelLen,
-    Memory,
-    Model,
-    Preemption,
-    SwapSlots,
-    TooLong,
-    Window,
+    AllocatorOptions,
+    BatchOptions,
+    HardwareOptions,
+    PoolOptions,
+    ServerOptions,
     allocator_of,
-    pool_slots,
-    server_settings,
-    step_cost,
+    server_from,
 )
 from simulator.sweep_cli import sweep
 from simulator.trace import Trace
@@ -81,7 +76,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(trace_app, name="trace")
-app.command(name="sweep", short_help="Many runs side by side, on all cores or a cluster.", epilog=_allocators())(sweep)
+app.command(short_help="Models and GPUs known by name.", cls=SectionedCommand)(models)
+app.command(
+    name="sweep",
+    short_help="Many runs side by side, on all cores or a cluster.",
+    epilog=_allocators(),
+    cls=SectionedCommand,
+)(sweep)
 
 
 @app.callback()
@@ -93,54 +94,52 @@ def about(
     """See where the memory of an LLM server goes: replay request traces against KV-cache allocators."""
 
 
-@app.command(short_help="Replay a trace against allocators.", epilog=_allocators())
+@app.command(short_help="Replay a trace against allocators.", epilog=_allocators(), cls=SectionedCommand)
+@with_groups
 def run(
     trace: TraceArgument,
-    allocator: Allocators,
-    capacity: Capacity = None,
-    memory: Memory = None,
-    model: Model = None,
-    gpu: Gpu = None,
-    max_model_len: MaxModelLen = None,
-    max_batch: MaxBatch = None,
-    max_batch_tokens: MaxBatchTokens = None,
-    too_long: TooLong = "reject",
-    preemption: Preemption = "recompute",
-    swap_slots: SwapSlots = None,
-    cost: Cost = None,
-    window: Window = None,
+    allocators: AllocatorOptions,
+    pool: PoolOptions,
+    hardware: HardwareOptions,
+    batch: BatchOptions,
+    server: ServerOptions,
+    reading: TraceOptions,
     view: Annotated[
-        str, typer.Option(metavar="textbook|paper|ledger", help="Which categories the table has.")
+        str,
+        typer.Option(metavar="textbook|paper|ledger", help="Which categories the table has.", rich_help_panel=OUTPUT),
     ] = "textbook",
     json_to: Json = None,
     save: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Save the run (several: a folder each in it).")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Save the run (several: a folder each in it).", rich_help_panel=OUTPUT),
     ] = None,
     decisions: Annotated[
         bool,
         typer.Option(
-            "--decisions", help=f"With --save: every decision too, and {MAPS} memory maps, for kvfrag gpu check."
+            "--decisions",
+            help=f"With --save: every decision too, and {MAPS} memory maps, for kvfrag gpu check.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through."),
+        typer.Option(
+            metavar="FILE",
+            help="Draw the waste bars: .png, .svg, .pdf; .html: a page to scrub through.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    format: Format = None,
-    rate: Rate = None,
-    strict: Strict = False,
+    explain: Explain = False,
     quiet: Quiet = False,
 ) -> None:
     """Replay one trace against one or more allocators, and say where the memory was."""
     # Everything that can be wrong is found out before the first run.
     if view not in VIEWS:
         raise InputError(f"--view(={view!r}) must be one of {', '.join(VIEWS)}")
-    slots = pool_slots(capacity, memory, model)
-    settings = server_settings(
-        *(max_model_len, max_batch, max_batch_tokens, too_long, preemption, swap_slots),
-        *(step_cost(cost, model, gpu), window),
-    )
-    makes = [partial(allocator_of, spec, slots, max_model_len) for spec in allocator]
+    specs = allocators.specs()
+    chosen = server_from(pool, hardware, batch, server)
+    assert chosen.slots is not None
+    makes = [partial(allocator_of, spec, chosen.slots, batch.max_model_len) for spec in specs]
     folders = _folders(save, [make().spec for make in makes])
     if decisions and save is None:
         raise InputError("--decisions needs --save FOLDER, where they are kept")
@@ -151,13 +150,16 @@ def run(
         from simulator.page import check_plotly
 
         check_plotly()
-    check_outputs({"--json": json_file(json_to), "--plot": plot}, [trace, model])
-    requests = read_trace(trace, strict, quiet, format, rate)
+    check_outputs({"--json": json_file(json_to), "--plot": plot}, [trace, hardware.model])
+    requests = reading.read(trace, quiet)
 
     shown = not quiet and sys.stderr.isatty()
-    options: dict[str, Any] = vars(settings) | {"decisions": decisions or page, "progress": shown}
+    options: dict[str, Any] = vars(chosen.settings) | {"decisions": decisions or page, "progress": shown}
     replay = recorded if decisions else _replayed
-    runs = [replace(replay(requests, make, **options), label=spec) for make, spec in zip(makes, allocator, strict=True)]
+    runs = []
+    for make, spec in zip(makes, specs, strict=True):
+        one = replay(requests, make, **options)
+        runs.append(replace(one, label=spec, warnings=(*chosen.warnings, *one.warnings)))
     for folder, one in zip(folders, runs, strict=False):
         one.save(folder)
         note(quiet, f"saved {one.name} in {folder}")
@@ -169,16 +171,13 @@ def run(
 
         draw(waste_bars(runs, view), plot, quiet)
     if json_to is not None:
-        write_json(json_to, as_json(runs))
+        write_json(json_to, as_json(runs, chosen.pool))
     if json_to != "-":
-        print_runs(runs, view)
-    if window is not None:
-        for one in runs:
-            if not one.duration_ps:
-                note(quiet, f"{one.name}: the run was over before the window began; nothing was measured")
+        print_runs(runs, view, chosen.lines(), explain)
+    note_all(quiet, all_warnings(runs))
 
 
-@app.command(short_help="Reproduce the PagedAttention paper's Figure 2.")
+@app.command(short_help="Reproduce the PagedAttention paper's Figure 2.", cls=SectionedCommand)
 def figure2(
     seeds: Annotated[int, whole_number("N", "How many random workloads.")] = 5,
     plot: Annotated[Path, typer.Option(metavar="FILE", help="Where to draw it: .png, .svg or .pdf.")] = Path(
@@ -203,10 +202,11 @@ def figure2(
         if seeds > 1:
             shown.add_row("  ±", *(f"{deviation:.1f}" for deviation in percents.std(ddof=1)), style="dim")
     out = console()
-    out.print(shown)
-    out.print("  OPT-13B on one A100-40GB, ShareGPT lengths, 4 requests/s, from 300 s to 900 s")
+    print_table(out, shown)
+    say(out, "OPT-13B on one A100-40GB, ShareGPT lengths, 4 requests/s, from 300 s to 900 s")
+    say(out, cost_line(bars[0].runs[0].settings.cost))
     if seeds > 1:
-        out.print(f"  mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
+        say(out, f"mean of {seeds} seeds, the paper's number, standard deviation between the seeds")
     draw(waste_bars(bars, "paper", reference=PAPER, reference_name="paper"), plot, quiet)
 
 
@@ -224,7 +224,7 @@ def lesson(
 
 
 for short_help, command in COMMANDS.items():
-    app.command(short_help=short_help)(command)
+    app.command(short_help=short_help, cls=SectionedCommand)(command)
 
 
 def recorded(trace: Trace, make: Callable[[], Allocator], maps: int = MAPS, **options: Any) -> Run:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from simulator.run import Run
 
+_MOST_PS = 2.0**62  # beyond it times are computed in Python's integers
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -79,9 +81,13 @@ class Clock:
         """
         cost = self.run.settings.cost
         batch, used = anchors["running"].to_numpy(), anchors["used"].to_numpy()
+        count = np.diff(anchors["iteration"].to_numpy())
+        longest, most, states = (float(values.max(initial=0)) for values in (count, batch, used))
+        step_ps = cost.kv_token * most * longest
+        if longest * (cost.base + cost.sequence * most + cost.kv_token * states + step_ps) > _MOST_PS:
+            batch, used, count = (values.astype(object) for values in (batch, used, count))
         alone = cost.base + cost.sequence * batch + cost.kv_token * used
         expected: Floats = (alone + cost.prefill_token * prefilled).astype(float)
-        count = np.diff(anchors["iteration"].to_numpy())
         later = (count - 1) * (alone[:-1] + cost.kv_token * batch[:-1])
         later = later + cost.kv_token * batch[:-1] * ((count - 1) * (count - 2) // 2)
         expected[:-1] = np.where(count > 0, np.diff(anchors["time_s"]) * 1e12 - later, expected[:-1])

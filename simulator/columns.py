@@ -1,13 +1,63 @@
 """Columns and times given in Python rather than in a file: checked, and told by name and row when they are wrong."""
 
 from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from allocators.base import InputError
 from simulator.fields import MAX_TIME_NS, OK, Fields, IntArray, read_times
+from simulator.notes import NANOSECONDS, SECONDS, plain_decimal
 from simulator.schema import ObjectArray, objects, short
+
+NarrowFloat = type[np.float16] | type[np.float32]
+NARROW_FLOATS: dict[str, NarrowFloat] = {"float16": np.float16, "float32": np.float32}
+_SEEN_AT_S = {np.float16: 1_000, np.float32: 1_000_000}  # where a precision is told
+
+
+def cell(value: object) -> str:
+    """A value as it would stand in a file: a sequence spelled out, a duration in seconds, a whole float as whole.
+
+    Any other float is as short as its own precision allows: a float32 of 0.1 is 0.1, not 0.10000000149011612.
+    """
+    if isinstance(value, list | tuple | np.ndarray):
+        return " ".join(map(str, value))
+    if isinstance(value, float | np.floating) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, timedelta | np.timedelta64):
+        return plain_decimal(pd.Timedelta(value).as_unit("ns").value, SECONDS - NANOSECONDS)
+    return str(value)
+
+
+def column_texts(column: "pd.Series[Any]") -> list[str]:
+    """The cells of a column of a DataFrame as they would stand in a file; a missing one is empty."""
+    narrow = narrow_float(column.dtype) or (lambda value: value)
+    missing = column.isna().tolist()
+    return ["" if no else cell(narrow(value)) for value, no in zip(column.tolist(), missing, strict=True)]
+
+
+def narrow_float(kind: Any) -> NarrowFloat | None:
+    """The kind of float with fewer than 64 bits that a column of this dtype holds, if it does."""
+    if isinstance(kind, pd.CategoricalDtype):
+        kind = kind.categories.dtype
+    kind = getattr(kind, "numpy_dtype", kind)
+    return NARROW_FLOATS.get(str(kind))
+
+
+def holds_durations(column: "pd.Series[Any]") -> bool:
+    """Whether the values of a column of a DataFrame are durations, the first of them at least."""
+    first = column.dropna().head(1).tolist()
+    return bool(first) and isinstance(first[0], timedelta | np.timedelta64)
+
+
+def precision_note(name: str, narrow: NarrowFloat) -> str:
+    """What a note says of times that are such floats."""
+    seen_s = _SEEN_AT_S[narrow]
+    step_s = float(np.spacing(narrow(seen_s)))
+    return f"{name} holds {narrow.__name__}, which is exact to {step_s:.2g} s only at {seen_s:,} s; read as printed"
 
 
 def seconds_ns(name: str, value: float | str) -> int:

@@ -7,12 +7,14 @@ arithmetic series: skipping ahead gives bit for bit what stepping token by token
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 
 from allocators.base import InputError, whole
-from simulator.models import Gpu, Model, load_gpu, load_model
+from simulator.server.cache import bytes_per_slot
+from simulator.server.gpus import Gpu, load_gpu
+from simulator.server.models import Model, load_model
 
 # Exponents of three digits are plenty, and keep 1e999999999 from being written out in full.
 _QUANTITY = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([a-zµ]*)", re.ASCII | re.IGNORECASE)
@@ -39,15 +41,15 @@ def _exact(text: str, units: Mapping[str, int]) -> Fraction | None:
 
 
 def parse_bytes(text: str | int, name: str = "memory") -> int:
-    """``"12GiB"`` as a number of bytes, exactly; an int is taken as bytes.
+    """``"12GiB"`` as a number of bytes, its whole bytes (``"10.55GiB"`` is not whole); an int is taken as bytes.
 
     Units in any case: B, decimal KB MB GB TB PB, binary KiB MiB GiB TiB PiB. Raises InputError, naming
-    ``name`` and the value, for anything but whole bytes from 1 to 2^60.
+    ``name`` and the value, for anything but 1 to 2^60 bytes.
     """
     value = _exact(text.lower(), _BYTE_UNITS) if isinstance(text, str) else whole(name, text)
-    if value is None or value != int(value) or not 1 <= value <= _MOST_BYTES:
+    if value is None or not 1 <= value <= _MOST_BYTES:
         raise InputError(
-            f"{name}(={text!r}) must be whole bytes from 1B to 1024PiB: "
+            f"{name}(={text!r}) must be 1B to 1024PiB: "
             "a decimal and one of B, KB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB"
         )
     return int(value)
@@ -83,6 +85,11 @@ def parse_time_ps(name: str, value: str | int, at_most_ps: int = MOST_BASE_PS) -
     return int(time_ps)
 
 
+_DEFAULT_SERVER = "OPT-13B on one A100-40GB"
+DEFAULT_OF = f"{_DEFAULT_SERVER}, the costs behind the PagedAttention paper's Figure 2 (the default)"
+"""What the default costs stand for."""
+
+
 @dataclass(frozen=True, init=False)
 class StepCost:
     """The costs of an iteration; every field is an int of picoseconds.
@@ -116,6 +123,20 @@ class StepCost:
             most = MOST_BASE_PS if field.name == "base" else MOST_ITEM_PS
             object.__setattr__(self, field.name, parse_time_ps(f"cost {field.name}", value, most))
 
+    @property
+    def of(self) -> str:
+        """What the costs stand for: a model on a GPU, the default, or ``as given``. Equal costs may differ in it."""
+        told: str | None = self.__dict__.get("_of")
+        if told is not None:
+            return told
+        return DEFAULT_OF if self == StepCost() else "as given"
+
+    def with_of(self, of: str) -> "StepCost":
+        """The same costs, and what they stand for. It is lost where a cost is changed with ``dataclasses.replace``."""
+        cost = replace(self)
+        object.__setattr__(cost, "_of", of)
+        return cost
+
     @classmethod
     def parse(cls, text: str) -> "StepCost":
         """The cost in ``"base=25ms,prefill_token=100us"``; what is left out keeps its default.
@@ -134,7 +155,10 @@ class StepCost:
             if key in given:
                 raise InputError(f"cost {key!r} is given twice; once is allowed")
             given[key] = value
-        return cls(**given)
+        cost, default = cls(**given), cls()
+        kept = [name for name in allowed if name not in given and getattr(default, name)]
+        left = ", ".join(f"{name}={format_time_ps(getattr(default, name))}" for name in kept)
+        return cost.with_of(f"as given; {left} as for {_DEFAULT_SERVER}" if left else "as given")
 
     def to_text(self) -> str:
         """All five costs in the form :meth:`parse` reads, each in the largest unit that keeps it whole."""
@@ -154,34 +178,51 @@ class StepCost:
         )
 
     @classmethod
-    def from_hardware(cls, model: Model | str, gpu: Gpu | str) -> "StepCost":
-        """What a model costs on one GPU at the vendor's peak rates::
+    def from_hardware(
+        cls,
+        model: Model | str,
+        gpu: Gpu | str,
+        tensor_parallel_size: int = 1,
+        kv_cache_dtype: str = "auto",
+    ) -> "StepCost":
+        """What a model costs on N GPUs at the vendor's peak rates::
 
-            base                     = weight bytes / memory bandwidth     (every weight is read once)
-            prefill_token = sequence = 2 x parameters / dense fp16 FLOP/s  (a multiply and an add each)
-            kv_token                 = bytes per slot / memory bandwidth   (attention reads the cache)
-            swapped_token            = bytes per slot / host link bandwidth in one direction
+            base                     = weight bytes / N / memory bandwidth        (every weight is read once)
+            prefill_token = sequence = 2 x active parameters / N / dense FLOP/s   (a multiply and an add each)
+            kv_token                 = bytes per slot / N / memory bandwidth      (attention reads the cache)
+            swapped_token            = bytes per slot / N / host link bandwidth in one direction
 
-        each rounded to the nearest picosecond, halves to even. **A lower bound for planning, with no overheads**:
-        no launches, scheduling or sampling, no attention arithmetic, no communication, and peak rates that
-        real kernels do not reach. In one respect it is not the least: reading and computing are added up,
-        where a perfect overlap would cost the larger of the two. Whether the weights fit the GPU's memory
-        is not asked. Raises InputError for an unknown name and for a model of unknown parameter count.
+        each rounded to the nearest picosecond, halves to even. Bytes per slot are those on all GPUs together: KV
+        heads that are stored on several GPUs count on each. Rates are those of 16-bit tensor cores, for quantised
+        weights too.
+
+        **A lower bound for planning, with no overheads**: no launches, scheduling or sampling, no attention
+        arithmetic, **no communication between the GPUs**, and peak rates that real kernels do not reach. In two
+        respects it is not the least: reading and computing are added up, where a perfect overlap would cost the
+        larger of the two; and where tokens choose experts, the weights of all experts are read in every iteration,
+        which holds for batches of many tokens (operations count only the experts that a token meets). Whether the
+        weights fit the memory is not asked. Raises InputError for an unknown name, a number of GPUs that the heads
+        do not divide over, and a model whose parameters or weights are not known.
         """
         model = load_model(model) if isinstance(model, str) else model
         gpu = load_gpu(gpu) if isinstance(gpu, str) else gpu
-        if model.parameters is None:
-            remedy = "give Model(..., parameters=N), or the costs themselves"
-            raise InputError(f"the number of parameters of model {model.name!r} is not known; {remedy}")
+        slot = bytes_per_slot(model, tensor_parallel_size, kv_cache_dtype)
+        if model.active_parameters is None or model.weight_bytes is None:
+            why = f" ({model.unknown})" if model.unknown else ""
+            number = model.active_parameters is None
+            what = f"the {'number of parameters' if number else 'bytes of the weights'} of model {model.name!r}"
+            remedy = "give Model(..., parameters=N, weight_bytes=N), or the costs themselves"
+            raise InputError(f"{what} {'is' if number else 'are'} not known{why}; {remedy}")
 
         def time_ps(amount: int, per_s: int) -> int:
-            return round(Fraction(amount * 10**12, per_s))
+            return round(Fraction(amount * 10**12, per_s * tensor_parallel_size))
 
-        token = time_ps(2 * model.parameters, gpu.flops_per_s)
+        token = time_ps(2 * model.active_parameters, gpu.flops_per_s)
+        where = f"one {gpu.name}" if tensor_parallel_size == 1 else f"{tensor_parallel_size} {gpu.name}"
         return cls(
-            base=time_ps(model.parameters * model.bytes_per_element, gpu.bandwidth_bytes_per_s),
+            base=time_ps(model.weight_bytes, gpu.bandwidth_bytes_per_s),
             prefill_token=token,
             sequence=token,
-            kv_token=time_ps(model.bytes_per_slot, gpu.bandwidth_bytes_per_s),
-            swapped_token=time_ps(model.bytes_per_slot, gpu.host_link_bytes_per_s),
-        )
+            kv_token=time_ps(slot, gpu.bandwidth_bytes_per_s),
+            swapped_token=time_ps(slot, gpu.host_link_bytes_per_s),
+        ).with_of(f"{model.name} on {where}, from peak rates")

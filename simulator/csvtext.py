@@ -1,6 +1,8 @@
 """CSV cut into columns of text, many rows at a time. Nothing is copied: a column is positions in the text."""
 
+import csv
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,9 +13,45 @@ from simulator.files import MAX_LINE_BYTES, Table, Text, check_line, first_line
 _COMMA, _NEWLINE, _RETURN, _QUOTE = b',\n\r"'
 
 
-def csv_header(text: bytes) -> list[str]:
-    """The column names of a CSV text."""
-    return [name.strip().removeprefix('"').removesuffix('"').strip() for name in first_line(text)[0].split(",")]
+@dataclass(frozen=True)
+class Header:
+    """The first row of a CSV text: the names in it, the position after it, and the number of the next line."""
+
+    names: list[str]
+    end: int
+    next_line: int
+
+
+def csv_header(text: bytes) -> Header:
+    """The header of a CSV text; names may be quoted, and then hold commas and newlines.
+
+    Raises InputError on a quote that is not closed, and on a header that is longer than a line may be.
+    """
+    _, _, number = first_line(text)
+    used: list[bytes] = []
+
+    def lines() -> Iterator[str]:
+        begin = _begin_of_line(text, number)
+        while begin < len(text):
+            end = text.find(b"\n", begin) + 1 or len(text)
+            used.append(text[begin:end])
+            yield used[-1].decode("utf-8", "replace").replace("\r\n", "\n")
+            begin = end
+
+    try:
+        names = next(csv.reader(lines(), strict=True, skipinitialspace=True), [])
+    except csv.Error as error:
+        raise InputError(f"line {number}: the header cannot be read ({error})") from None
+    end = _begin_of_line(text, number) + sum(map(len, used))
+    return Header([name.strip() for name in names], end, number + len(used))
+
+
+def _begin_of_line(text: bytes, number: int) -> int:
+    """Where a line begins, from 1."""
+    place = 0
+    for _ in range(number - 1):
+        place = text.index(b"\n", place) + 1
+    return place
 
 
 def csv_tables(text: Text, places: Mapping[str, int]) -> Iterator[Table]:
@@ -23,9 +61,8 @@ def csv_tables(text: Text, places: Mapping[str, int]) -> Iterator[Table]:
     with more or fewer fields than the header are misfits. Raises InputError on a quote that is never closed, opens
     inside a field or closes before its end: where rows end could not be told then. And on a row that is too long.
     """
-    fields = len(csv_header(text.head))
-    _, skipped, line = first_line(text.head)
-    line += 1
+    header = csv_header(text.head)
+    fields, skipped, line = len(header.names), header.end, header.next_line
     rest = b""
     for chunk in text.chunks:
         rest += chunk

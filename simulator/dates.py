@@ -50,6 +50,38 @@ def read_dates(fields: Fields) -> tuple[IntArray, Codes, Flags]:
     return np.where(problem == OK, seconds * 10**9 + nanoseconds, 0), problem, aware
 
 
+NUMBER, NAIVE, AWARE = range(3)
+"""Kinds of a time: a number, a date without a UTC offset, and one with it."""
+
+
+def read_arrivals(fields: Fields, places: int, dates: bool) -> tuple[IntArray, Codes, Codes]:
+    """Times in nanoseconds, a problem code for each row, and the kind of each time.
+
+    ``places``: those of :func:`read_times`, or -1 where every time is a date; with ``dates`` it may be one, too.
+    """
+    if places < 0:
+        time_ns, problem, aware = read_dates(fields)
+        return time_ns, problem, np.where(aware, AWARE, NAIVE).astype(np.uint8)
+    if not dates:
+        time_ns, problem = read_times(fields, places)
+        return time_ns, problem, np.full(len(fields), NUMBER, np.uint8)
+    # What most rows are is read first, and only what cannot be read so is read the other way.
+    time_ns, problem, kinds = read_arrivals(fields, -1 if _begins_with_a_date(fields) else places, False)
+    rest = np.flatnonzero(problem == UNREADABLE)
+    if rest.size:
+        others = Fields(fields.data, fields.start[rest], fields.end[rest], fields.csv)
+        again = read_arrivals(others, places if kinds[0] != NUMBER else -1, False)
+        read = again[1] != UNREADABLE
+        time_ns[rest[read]], problem[rest[read]], kinds[rest[read]] = (values[read] for values in again)
+    return time_ns, problem, kinds
+
+
+def _begins_with_a_date(fields: Fields) -> bool:
+    """Whether the first field that is not empty looks like a date: ``2023-...``."""
+    there = np.flatnonzero(fields.end > fields.start)
+    return there.size > 0 and fields.text(int(there[0])).strip()[4:5] == "-"
+
+
 def _number(fields: Fields, position: int | IntArray, digits: int = 2) -> tuple[IntArray, Flags]:
     """The number written in ``digits`` digits at ``position``, and whether they are digits."""
     value = np.zeros(len(fields), np.int64)

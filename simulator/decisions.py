@@ -47,7 +47,9 @@ class DecisionLog:
         self._extents: list[NDArray[np.int64]] = [np.zeros((0, 2), np.int64)]
         self._still_held: list[int] = []
 
-    def add(self, events: NDArray[np.int64], extents: NDArray[np.int64], rows: NDArray[np.int64], epoch_ps: int) -> None:
+    def add(
+        self, events: NDArray[np.int64], extents: NDArray[np.int64], rows: NDArray[np.int64], epoch_ps: int
+    ) -> None:
         """More events in their order (columns EVENT), and the extents that they gave back.
 
         ``rows``: which row of the trace a request is. Times count from ``epoch_ps``.

@@ -1,11 +1,9 @@
 """Where the runs of a sweep are carried out: on the cores of this machine, or by any executor.
 
-Every executor of ``concurrent.futures`` will do; a Dask cluster's client offers one.
+Every executor of ``concurrent.futures`` will do; for that of a Dask cluster see :mod:`simulator.cluster`.
 """
 
-import asyncio
 import gc
-import logging
 import multiprocessing
 import os
 import signal
@@ -14,17 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
-from allocators.base import InputError
 from simulator.jobs import Job, Outcome, carry_out
 from simulator.schema import counted
 from simulator.sources import UnseenError
 
 OnDone = Callable[[Job, Outcome], object]
+Check = Callable[[], object]
 
 _AHEAD = 2  # runs handed over for each worker: one that is on, and one that waits beside it
-_DASK_TIMEOUT_S = 3
+_CHECK_S = 1.0
 
 
 class LostError(Exception):
@@ -54,14 +52,19 @@ def run_here(jobs: list[Job], workers: int, done: OnDone, say: Callable[[str], o
                     done(job, Outcome(error="its process died, twice: killed, or out of memory"))
 
 
-def run_elsewhere(jobs: list[Job], executor: Executor, done: OnDone) -> None:
-    """Carry out jobs by any executor. Raises LostError when it gives up."""
-    lost = _carry_out_all(executor, deque(jobs), done)
+def run_elsewhere(jobs: list[Job], executor: Executor, done: OnDone, check: Check | None = None) -> None:
+    """Carry out jobs by any executor. Raises LostError when it gives up.
+
+    ``check`` is called about once a second until all is done, and raises LostError when no more will come.
+    """
+    lost = _carry_out_all(executor, deque(jobs), done, check=check)
     if lost:
         raise LostError(f"the executor broke and gave up {counted(len(lost), 'run')}")
 
 
-def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, workers: int = 0) -> list[Job]:
+def _carry_out_all(
+    executor: Executor, waiting: deque[Job], done: OnDone, workers: int = 0, check: Check | None = None
+) -> list[Job]:
     """Carry out all that waits; returns those that were handed over when the executor broke, and leaves the rest.
 
     Few are handed over at once: then it is known which ones were on, and a trace that has to be sent is sent with few.
@@ -86,7 +89,7 @@ def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, worker
             while waiting and len(handed) < _AHEAD * (workers or len(heard_of) + 1):
                 hand(waiting[0])
                 waiting.popleft()
-            future = ended.get()
+            future = _next(ended, check)
             job = handed[future]
             try:
                 outcome = future.result()
@@ -98,6 +101,8 @@ def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, worker
                 raise LostError(f"the executor gave up {counted(len(handed), 'run')}") from None
             except BrokenExecutor:
                 raise
+            except ImportError as error:  # a run's own are in its outcome: this is of who should carry it out
+                raise LostError(f"a worker cannot carry out runs: {' '.join(str(error).split())}") from None
             except Exception as error:
                 outcome = Outcome(error=" ".join(f"{type(error).__name__}: {error}".split()))
             del handed[future]
@@ -110,6 +115,18 @@ def _carry_out_all(executor: Executor, waiting: deque[Job], done: OnDone, worker
             future.cancel()
         raise
     return []
+
+
+def _next(ended: "SimpleQueue[Future[Outcome]]", check: Check | None) -> "Future[Outcome]":
+    """What ends next."""
+    if check is None:
+        return ended.get()
+    while True:
+        check()
+        try:
+            return ended.get(timeout=_CHECK_S)
+        except Empty:
+            continue
 
 
 @contextmanager
@@ -159,45 +176,3 @@ def _leave_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-@contextmanager
-def dask_executor(address: str, say: Callable[[str], object]) -> Iterator[Executor]:
-    """The executor of a Dask cluster, by its scheduler's address, ``tcp://host:8786``.
-
-    Raises InputError when dask.distributed is not installed, or no scheduler answers within seconds.
-    """
-    try:
-        from distributed import Client
-        from distributed.comm import connect
-        from distributed.core import send_recv
-    except ImportError:
-        raise InputError("a Dask cluster needs dask.distributed: pip install 'kvfrag[cluster]'") from None
-
-    for name in ("distributed", "distributed.client"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told here, and in one line
-
-    async def call() -> None:
-        comm = await connect(address, timeout=_DASK_TIMEOUT_S)
-        try:
-            # A worker answers too; a scheduler knows of workers.
-            (await send_recv(comm, op="identity"))["workers"]
-        finally:
-            comm.abort()
-
-    try:
-        # First by hand: a client that fails leaves threads behind, and is long in leaving itself.
-        asyncio.run(asyncio.wait_for(call(), 2 * _DASK_TIMEOUT_S))
-        client = Client(address, timeout=_DASK_TIMEOUT_S, set_as_default=False)
-    except Exception:  # whatever answers there may say anything
-        raise InputError(
-            f"--dask(={address}): no scheduler answers there; dask scheduler starts one, at an address such as "
-            "tcp://host:8786"
-        ) from None
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=_DASK_TIMEOUT_S)
-        except TimeoutError:
-            say(f"no worker has joined {address} yet; dask worker {address} starts some")
-        # Impure, that is: a run that is asked for again is carried out again.
-        yield client.get_executor(pure=False)

@@ -57,7 +57,7 @@ class Fields:
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Fields":
         """The column of these texts."""
-        encoded = [text.encode("utf-8", "replace") for text in texts]
+        encoded = [text.encode("utf-8", "backslashreplace") for text in texts]
         end = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
         start = np.concatenate([np.zeros(1, np.int64), end[:-1]])[: len(end)]
         # The byte at the end keeps `take` happy when every field is empty.

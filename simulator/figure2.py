@@ -15,9 +15,11 @@ from allocators.base import Allocator
 from allocators.buddy import Buddy
 from allocators.paged import Paged
 from simulator.cost import StepCost, parse_bytes
-from simulator.models import load_model, slots_for
-from simulator.replay import SettingsFields, simulate
+from simulator.replay import simulate
 from simulator.run import Run
+from simulator.server.cache import slots_for
+from simulator.server.models import load_model
+from simulator.settings import SettingsFields
 from simulator.trace import Trace
 from simulator.views import view_shares
 

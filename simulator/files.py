@@ -3,7 +3,7 @@
 import codecs
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -14,6 +14,9 @@ from allocators.base import InputError
 from simulator.fields import Fields, Flags, IntArray
 
 CHUNK_BYTES = 1 << 19
+BEGINNING = 1 << 16
+"""Bytes that show the first row; a list of JSON may be one line of gigabytes."""
+
 MAX_LINE_BYTES = 4 << 20
 """A longer line is no row of a trace: one of a million tokens in blocks of 16 takes a third of it."""
 
@@ -29,6 +32,8 @@ _UNPACKING_FROM = 64 << 20  # bytes; below, any factor is harmless
 _HEAD_BYTES = 4096
 _FOREIGN = (
     (b"version https://git-lfs.github.com/", "a Git-LFS pointer, not the data: fetch it with git lfs pull"),
+    (b"\xff\xfe\0\0", "UTF-32 text: save it as UTF-8"),
+    (b"\0\0\xfe\xff", "UTF-32 text: save it as UTF-8"),
     (b"\xff\xfe", "UTF-16 text: save it as UTF-8"),
     (b"\xfe\xff", "UTF-16 text: save it as UTF-8"),
     (b"PK\x03\x04", "a zip archive: unpack it first"),
@@ -48,14 +53,20 @@ def ignore(count: int) -> None:
 class Table:
     """Some rows of a file: a column of text for each name, all of the same length.
 
-    ``misfit`` marks rows that could not be cut into columns (their fields are empty), ``misfit_reason`` says why,
-    ``line`` is the line of the file a row begins on, from 1 (None: not from lines).
+    ``misfit`` marks rows that could not be cut into columns (their fields are empty), ``misfit_reason`` says why, and
+    ``own_reasons`` why of rows with a reason of their own. ``line`` is the line of the file a row begins on, from 1
+    (None: not from lines).
     """
 
     columns: Mapping[str, Fields]
     misfit: Flags
     misfit_reason: str
     line: IntArray | None = None
+    own_reasons: Mapping[int, str] = field(default_factory=dict)
+
+    def why_misfit(self, row: int) -> str:
+        """Why a row that is a misfit is one."""
+        return self.own_reasons.get(row, self.misfit_reason)
 
 
 @dataclass(frozen=True)
@@ -167,9 +178,18 @@ def _check_kind(head: bytes) -> None:
             raise InputError(f"is {kind}")
     if head[:200].removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
         raise InputError("is a web page, not a trace: the download went wrong")
-    sample = head[:1000]
-    if max(sample[::2].count(0), sample[1::2].count(0)) > len(sample) // 4:
+    if any(_is_utf16(head[:1000], encoding) for encoding in ("utf-16-le", "utf-16-be")):
         raise InputError("is UTF-16 text: save it as UTF-8")
+
+
+def _is_utf16(sample: bytes, encoding: str) -> bool:
+    """Whether a beginning without a byte-order mark is UTF-16: it reads as text, half of it ASCII (digits, commas)."""
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(sample)
+    except UnicodeDecodeError:
+        return False
+    # Two letters of UTF-8 read as UTF-16 are one of another script, and two NUL bytes are no letter.
+    return 2 * sum(map(str.isascii, text)) > len(text) and all(one.isprintable() or one in "\r\n\t" for one in text)
 
 
 def _clean(pieces: Iterator[bytes], mac: bool) -> Iterator[bytes]:

@@ -6,7 +6,9 @@ is not full, every preemption. Each iteration takes the same time, since what co
 part, in which all are young, is left out, and so is the end, when nobody waits any more.
 """
 
+import os
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 
@@ -14,9 +16,14 @@ from allocators import InputError, make_allocator
 from allocators.base import Allocator, whole
 from allocators.spec import parse_spec
 from simulator.cost import StepCost
+from simulator.inputs import AnyAllocator, AnyTrace, check_trace, spec_of, with_own_limit
 from simulator.ledger import CATEGORIES
 from simulator.replay import simulate
+from simulator.schema import counted
+from simulator.server.hardware import HardwareFields, server_of
+from simulator.showing import Facts, Shown, percents
 from simulator.trace import Trace
+from simulator.views import view_shares
 from simulator.workload import Workload, parse_workload, split_workload
 
 FILLS = 30
@@ -28,11 +35,12 @@ ALLOCATORS = ("contiguous:reserve=max", "buddy:reserve=pow2", "buddy:reserve=ora
 _YOUNG = 0.25
 _LEAST_BINS = 100
 _PILOT = 5000
-_ITERATION = StepCost("1s", "0", "0")
+ITERATION = StepCost("1s", "0", "0").with_of("every iteration takes the same time: what counts is memory, not speed")
+"""What an iteration costs while requests are counted."""
 
 
-@dataclass(frozen=True)
-class Fit:
+@dataclass(frozen=True, repr=False)
+class Fit(Shown):
     """How many requests run at once with one allocator in a pool of ``capacity`` slots."""
 
     allocator: str
@@ -55,23 +63,54 @@ class Fit:
     """Preemptions a request served."""
     never_fits: int
     """Requests that even the empty pool cannot hold; they are not among those that run."""
+    warnings: tuple[str, ...] = ()
+    """What is worth a word about it, a sentence each."""
+
+    def told(self) -> tuple[str, Facts]:
+        """The answer in a few lines."""
+        never = {} if not self.never_fits else {"left out": f"{counted(self.never_fits, 'request')} that never fit"}
+        return f"Fit of {self.allocator} in {counted(self.capacity, 'slot')}", {
+            "at once": f"{self.mean:,.1f} requests on average, {self.low:,.0f} to {self.high:,.0f} in 90 % of the time",
+            "all longest": f"{self.all_longest:,}",
+            "a request": f"holds {self.held_slots:,.1f} slots, has written {self.written_slots:,.1f}",
+            "pool": percents(view_shares(self.share, "textbook")),
+            "preemptions": f"{self.preemptions:.2f} per request",
+            **never,
+        }
 
 
 def fit(
-    trace: Trace, spec: str, capacity: int, max_model_len: int | None = None, *, progress: bool | None = None
+    trace: AnyTrace,
+    allocator: AnyAllocator,
+    capacity: int | None = None,
+    max_model_len: int | None = None,
+    *,
+    progress: bool | None = None,
+    **hardware: Unpack[HardwareFields],
 ) -> Fit:
     """How many requests of the trace run at once, when all of them are there from the beginning.
 
-    Measured is the time from a quarter of the way to the last admission up to it. ``max_model_len``: None takes
-    the longest request's. Requests beyond it, and arrivals, are left aside. :func:`backlog` draws traces of the right
-    length; ``progress`` as for :func:`~simulator.replay.simulate`. Raises InputError when the trace is too short: then
-    hardly anyone waits.
+    Measured is the time from a quarter of the way to the last admission up to it. ``trace``: a Trace, or as on the
+    command line a workload's text, of which :func:`backlog` draws as many as it takes. ``capacity``: slots of the pool;
+    or ``hardware`` says how large it is: ``memory`` and ``model``, or ``model`` and ``gpu``, as for
+    :func:`~simulator.replay.simulate`. ``max_model_len``: None takes the longest request's. Requests beyond it, and
+    arrivals, are left aside. ``progress`` as for :func:`~simulator.replay.simulate`. Raises InputError when the trace
+    is too short: then hardly anyone waits.
     """
+    check_trace(trace)
+    spec = spec_of(allocator)
+    given = with_own_limit(allocator, {"capacity": capacity, "max_model_len": max_model_len, **hardware})
+    server = server_of(given, timed=False)
+    assert server.slots is not None
+    capacity, max_model_len = server.slots, server.settings.max_model_len
+    if not isinstance(trace, Trace):
+        if max_model_len is None:
+            raise InputError("max_model_len(=None) must be given with a workload, as its longest prompt + output")
+        trace = backlog(os.fspath(trace), capacity, max_model_len)
     longest = int((trace.prompt_tokens + trace.output_tokens).max())
     limit = longest if max_model_len is None else whole("max_model_len", max_model_len, at_least=2)
     waiting = Trace.from_columns(np.zeros(len(trace), np.int64), trace.prompt_tokens, trace.output_tokens)
-    allocator = make_allocator(spec, capacity, limit)
-    run = simulate(waiting, allocator, progress=progress, max_model_len=limit, cost=_ITERATION)
+    run = simulate(waiting, spec, capacity=capacity, progress=progress, max_model_len=limit, cost=ITERATION)
     if not run.counts["finished"]:
         counted = ", ".join(f"{run.counts[reason]:,} {reason}" for reason in ("too_long", "never_fits"))
         raise InputError(f"{trace.name}: no request fits in {capacity:,} slots at all ({counted})")
@@ -94,6 +133,7 @@ def fit(
         share=share,
         preemptions=run.counts["preemptions"] / run.counts["finished"],
         never_fits=run.counts["never_fits"],
+        warnings=(*server.warnings, *run.warnings),
     )
 
 

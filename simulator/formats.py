@@ -6,12 +6,14 @@ Every format comes down to three columns (time, prompt tokens, output tokens) an
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
 from allocators.base import InputError
-from simulator.jsontext import Decimals, Row, Rows
+from simulator.fields import MAX_TIME_NS
+from simulator.jsontext import Decimals, Row, Rows, value_text
+from simulator.log_formats import LOG_FORMATS
 from simulator.notes import DATE, MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS
 from simulator.schema import Format, Reading
 
@@ -23,7 +25,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_mooncake(row: Row) -> bool:
-    plain = _is_number(row["timestamp"]) and isinstance(row.get("hash_ids", []), list)
+    plain = _is_number(row["timestamp"]) and isinstance(row.get("hash_ids") or [], list)
     return plain and not row.keys() & {"chat_id", "session_id", "delay"}
 
 
@@ -37,16 +39,31 @@ def _is_aiperf(row: Row) -> bool:
     return plain and "chat_id" not in row
 
 
+def _is_plain_aiperf(row: Row) -> bool:
+    """Whether nothing but the names of time and tokens says AIPerf, and people's own logs have such names too."""
+    return _is_aiperf(row) and "input_tokens" in row and not row.keys() & {"session_id", "delay", "hash_ids"}
+
+
+_ROOTS = ("", "-1")  # of a chat without one before it; null is no text at all
+
+
 def _qwen_sessions(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
     """Every turn is a chat of its own that names the one before; the session is the first of them."""
     del reading, told
     root_of: dict[str, str] = {}
     for line, row in rows:
         if row is not None:
-            chat, parent = str(row.get("chat_id", "")), str(row.get("parent_chat_id", -1))
-            root_of[chat] = chat if parent == "-1" else root_of.get(parent, parent)
-            row = {**row, "session": root_of[chat]}
+            chat, parent = (_name(row.get(column)) for column in ("chat_id", "parent_chat_id"))
+            session = chat if parent in _ROOTS else root_of.get(parent, parent)
+            if chat:
+                root_of[chat] = session
+            row = {**row, "session": session}
         yield line, row
+
+
+def _name(value: object) -> str:
+    """What tells a session from others: null has no name, and the numbers 7 and 7.0 are one."""
+    return "" if value is None else value_text(value).strip()
 
 
 def _aiperf_delays(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
@@ -55,22 +72,30 @@ def _aiperf_delays(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
     last: dict[str, Decimal] = {}
     for line, row in rows:
         if row is not None:
-            session = str(row.get("session_id", ""))
+            session = _name(row.get("session_id"))
             time = next((row[name] for name in ("timestamp", "created_time") if row.get(name) is not None), None)
-            try:
-                if time is None and session in last:
-                    last[session] += Decimal(str(row["delay"]))
+            if time is not None:
+                if (known := _decimal(time)) is not None:
+                    last[session] = known
+            elif session in last:
+                delay = _decimal(row.get("delay"))
+                if delay is not None and delay >= 0:
+                    last[session] += delay
                     told["turns with a delay in place of a time, placed that long after the arrival of the last"] += 1
-                    row = {**row, "timestamp": format(last[session], "f")}
-                elif time is not None:
-                    last[session] = Decimal(str(time))
-            except (KeyError, InvalidOperation):
-                pass  # no time at all, or no number: the row is dropped for it
+                    row = {**row, "timestamp": str(last[session])}
+                else:  # the row is dropped for it, and the rest of its session is not
+                    row = {**row, "timestamp": row.get("delay")}
         yield line, row
 
 
-def _words(text: str) -> int:
-    return len(text.split())
+def _decimal(value: object) -> Decimal | None:
+    """A number that a time can be, as it was written; None for anything else."""
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    # abs() would overflow.
+    return number if number.is_finite() and -MAX_TIME_NS < number < MAX_TIME_NS else None
 
 
 _ASKS, _ANSWERS = ("human", "user"), ("gpt", "chatgpt", "assistant", "bing", "bard")
@@ -78,25 +103,25 @@ _ASKS, _ANSWERS = ("human", "user"), ("gpt", "chatgpt", "assistant", "bing", "ba
 
 def _conversations(rows: Rows, reading: Reading, told: "Counter[str]") -> Rows:
     """The first question of each conversation and the answer to it, as vLLM's benchmark takes them."""
-    count = reading.count_tokens or _words
+    del told
+    counter = reading.counter
     for number, (line, row) in enumerate(rows, start=1):
         if row is None or (pair := _first_answered(row.get("conversations"))) is None:
             yield line, row and {}
             continue
         try:
-            yield line, {"prompt": str(count(pair[0])), "output": str(count(pair[1]))}
-        except Exception as error:
-            raise InputError(f"row {number} (line {line}): counting tokens failed: {error!r}") from error
-        if reading.count_tokens is None:
-            told["conversations whose tokens are words between blanks, for want of a tokenizer"] += 1
+            yield line, {"prompt": counter.prompt(pair[0]), "output": counter.answer(pair[1])}
+        except InputError as error:
+            raise InputError(f"row {number} (line {line}): {error}") from error
 
 
 def _first_answered(turns: object) -> tuple[str, str] | None:
     """The texts of the first question that the next turn answers."""
     texts = [
         (str(turn.get("from", turn.get("role"))), turn.get("value", turn.get("content")))
-        for turn in (turns if isinstance(turns, list) else [])
         if isinstance(turn, dict)
+        else ("", None)  # a turn is lost there: what is before it and what is after it are no pair
+        for turn in (turns if isinstance(turns, list) else [])
     ]
     for (asker, question), (other, answer) in pairwise(texts):
         if asker in _ASKS and other in _ANSWERS and isinstance(question, str) and isinstance(answer, str):
@@ -104,7 +129,22 @@ def _first_answered(turns: object) -> tuple[str, str] | None:
     return None
 
 
-NEUTRAL = Format("neutral", "csv", SECONDS, "arrival_s", "prompt_tokens", "output_tokens", "session", "block_hashes")
+NEUTRAL = Format(
+    "neutral", "csv", SECONDS, "arrival_s", "prompt_tokens", "output_tokens", "session", "block_hashes", dates=True
+)
+
+_AIPERF = Format(
+    "aiperf",
+    "json",
+    MILLISECONDS,
+    "timestamp|created_time",
+    "input_length|input_tokens",
+    "output_length|output_tokens",
+    session="session_id",
+    block_hashes="hash_ids",
+    matches=_is_aiperf,
+    edit=_aiperf_delays,
+)
 
 FORMATS = (
     NEUTRAL,
@@ -158,18 +198,14 @@ FORMATS = (
         remark="its hash_ids are documents, not prefix blocks of the prompt: they are left out",
     ),
     Format("llmservingsim", "json", NANOSECONDS, "arrival_time_ns", "input_toks", "output_toks"),
-    Format(
-        "aiperf",
-        "json",
-        MILLISECONDS,
-        "timestamp|created_time",
-        "input_length|input_tokens",
-        "output_length|output_tokens",
-        session="session_id",
-        block_hashes="hash_ids",
-        matches=_is_aiperf,
-        edit=_aiperf_delays,
+    replace(
+        _AIPERF,
+        matches=_is_plain_aiperf,
+        remark="taken for AIPerf's, whose times are in ms; if they are in seconds, "
+        "--columns arrival=NAME:s,prompt=input_tokens,output=output_tokens",
     ),
+    _AIPERF,
+    *LOG_FORMATS,
     Format("sharegpt", "json", NANOSECONDS, "", "prompt", "output", edit=_conversations, signs=("conversations",)),
     Format("vidur-lengths", "csv", SECONDS, "", "num_prefill_tokens", "num_decode_tokens"),
     Format("lengths", "csv", SECONDS, "", "prompt_tokens", "output_tokens", "session", "block_hashes"),

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from allocators import make_allocator
 from allocators.base import InputError
+from allocators.failures import told
 from allocators.paged import Paged
-from simulator.failures import told
 from simulator.ledger import CATEGORIES
 from simulator.replay import simulate
 from simulator.settings import Settings
@@ -56,7 +56,8 @@ class Job:
 
         The code of a user's own allocator is not in it.
         """
-        known = [self.version, self.source.identity, self.spec, self.capacity, self.settings.to_dict()]
+        settings = {name: value for name, value in self.settings.to_dict().items() if name != "cost_of"}
+        known = [self.version, self.source.identity, self.spec, self.capacity, settings]
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     def with_columns(self) -> "Job":
@@ -96,11 +97,12 @@ def figures_of(summary: Mapping[str, Any]) -> Figures:
     """The figures of a summary in one level.
 
     Shares have their own names, those of the saturated time end in ``_saturated``; what else has parts begins with its
-    own name, ``rejected_too_long``. The allocator and the capacity are settings, and not among them.
+    own name, ``rejected_too_long``. The allocator and the capacity are settings, and not among them; nor is what was
+    said of the run.
     """
     figures: Figures = {}
     for name, value in summary.items():
-        if name in ("allocator", "capacity"):
+        if name in ("allocator", "capacity", "warnings"):
             continue
         if name in ("share", "share_saturated"):
             ending = name.removeprefix("share")

@@ -11,16 +11,16 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from io import BytesIO
+from io import BytesIO, FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 
 from allocators.base import InputError
 from simulator.jobs import Figures, Outcome, checked_figures, figure_types
 from simulator.locks import held
-from simulator.output import write_whole
+from simulator.output import write_all, write_whole
 from simulator.parquet import pyarrow
 
 ENDINGS = (".csv", ".parquet")
@@ -36,7 +36,7 @@ class Journal:
         self.path, self.partial = path, _partial(path)
         self._name = f"{option}(={path})"
         _check_kind(self._name, path)
-        self._lines: IO[bytes] | None = None
+        self._lines: FileIO | None = None
         self._whole_bytes = 0
         self.finished: dict[str, Figures] = {}
         """The figures of each run that is done, by its key."""
@@ -71,7 +71,8 @@ class Journal:
         """Add a result; it is on the disk when this returns. Raises InputError when it cannot be written."""
         try:
             if self._lines is None:
-                self._lines = self.partial.open("ab")
+                # Without a buffer: what a full disk did not take would be written again at the end, and fail again.
+                self._lines = self.partial.open("ab", buffering=0)
                 self._lines.truncate(self._whole_bytes)  # a line that was cut off
                 if not self._whole_bytes:
                     self._write(_HEAD)
@@ -100,8 +101,7 @@ class Journal:
 
     def _write(self, content: dict[str, Any]) -> None:
         if self._lines is not None:
-            self._lines.write(json.dumps(content).encode() + b"\n")
-            self._lines.flush()
+            write_all(self._lines.fileno(), json.dumps(content).encode() + b"\n")
             os.fsync(self._lines.fileno())
 
     def _keep(self, key: str, error: object, figures: Figures) -> None:

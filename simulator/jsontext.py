@@ -1,121 +1,147 @@
-"""JSON cut into rows: one object a line, or the objects of one list, never more than one of them at a time."""
+"""JSON values and rows of them: decoded without losing a digit, found by their names, made into columns of text."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from itertools import islice
-from typing import cast
+from typing import Any
 
 import numpy as np
 
-from allocators.base import InputError
 from simulator.fields import Fields
-from simulator.files import Table, Text, check_line
+from simulator.files import Table
 
 Row = Mapping[str, object]
 Rows = Iterator[tuple[int, Row | None]]
 """The line each row begins on, from 1, and the row, or None where there is no JSON object."""
 
-ROWS_AT_ONCE = 50_000
-MAX_OBJECT_CHARS = 64 << 20
-"""A longer object in a list is no conversation."""
 
-_BETWEEN = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
+@dataclass(frozen=True)
+class Dropped:
+    """A row that cannot be used, and why, as it is counted: ``failed: Bad Gateway``."""
+
+    reason: str
+
+
+EditedRows = Iterator[tuple[int, Row | Dropped | None]]
+"""Rows, some of which may have been found to be of no use."""
+
+ROWS_AT_ONCE = 50_000
+MISFIT = "not a JSON object, or one with two values for a key"
+
+BLANKS = " \t\r\n"
+BETWEEN = BLANKS + "\ufeff"
+"""What may stand between the values of a text: byte-order marks too, where files were put together."""
+
+_BAR = "\0"  # stands for | in the name of a column: no text holds it
+_LONGEST_WHOLE = 30  # digits of a whole number that is written out
 
 
 class Decimals(str):
     """A JSON number with a point or an exponent, as it was written: a float would not keep every digit."""
 
 
-def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(parse_float=Decimals, parse_constant=str)
+class _Contradiction:
+    """Stands for an object with two values for one key: which of them is meant cannot be told."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> object:
+    row = dict(pairs)
+    if len(row) < len(pairs) and any(row[key] != value for key, value in pairs):
+        return _Contradiction()
+    return row
+
+
+def _null(_: str) -> None:
+    """NaN and the infinities, which are no JSON but are written nevertheless, say as much as null."""
+
+
+def _decoder(**options: Any) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimals, parse_constant=_null, **options)
+
+
+_DECODER = _decoder()
+_OF_LONG_NUMBERS = _decoder(parse_int=Decimals)
+
+
+def decoded(text: str, begin: int) -> tuple[Any, int]:
+    """The JSON value that begins at a place of a text, and where it ends. Raises ValueError and RecursionError."""
+    try:
+        return _DECODER.raw_decode(text, begin)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # a whole number of more digits than Python makes numbers of
+        return _OF_LONG_NUMBERS.raw_decode(text, begin)
 
 
 def json_row(line: str) -> Row | None:
     """The object in a line of JSON, or None. Numbers with a point stay text, to be read exactly."""
+    text = line.lstrip(BETWEEN).rstrip(BLANKS)
     try:
-        row = json.loads(line, parse_float=Decimals, parse_constant=str)
+        row, end = decoded(text, 0)
     except (ValueError, RecursionError):
         return None
-    return cast(Row, row) if isinstance(row, dict) else None
+    return row if isinstance(row, dict) and end == len(text) else None
 
 
-def is_json(text: Text) -> bool:
-    """Whether a text begins as JSON does."""
-    return text.head.lstrip().startswith((b"{", b"["))
-
-
-def json_rows(text: Text) -> Rows:
-    """The rows of JSON lines (blank ones are skipped), or of one list of objects.
-
-    Raises InputError on a line or an object that is too long, and where a list breaks off: what comes behind is lost.
-    """
-    return _elements(text) if text.head.lstrip().startswith(b"[") else _lines(text)
-
-
-def _lines(text: Text) -> Rows:
-    number, rest = 0, b""
-    for chunk in text.chunks:
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        check_line(len(rest), number + len(lines) + 1)
-        for line in lines:
-            number += 1
-            check_line(len(line), number)
-            if line.strip():
-                yield number, json_row(line.decode())
-    if rest.strip():
-        yield number + 1, json_row(rest.decode())
-
-
-def _elements(text: Text) -> Rows:
-    decoder = _decoder()
-    chunks = (chunk.decode() for chunk in text.chunks)
-    buffer = next(chunks)
-    place = buffer.index("[") + 1
-    line, row, wanted = 1 + buffer.count("\n", 0, place), 0, 1
-    while True:
-        between = _BETWEEN.match(buffer, place)
-        begin = between.end() if between else place
-        try:
-            if buffer[begin : begin + 1] == "]":
-                return
-            value, end = decoder.raw_decode(buffer, begin)
-            if not isinstance(value, dict):
-                raise ValueError
-        except (ValueError, RecursionError) as error:
-            # Not all of it is here yet, or never will be. Twice as much each time: an object is decoded a few times.
-            more = list(islice(chunks, wanted)) if _may_go_on(buffer, begin, error) else []
-            if not more:
-                line += buffer.count("\n", place, begin)
-                raise InputError(f"row {row + 1} (line {line}) of the list is no whole JSON object") from None
-            buffer, place, wanted = buffer[place:] + "".join(more), 0, 2 * wanted
-            continue
-        row, wanted = row + 1, 1
-        line += buffer.count("\n", place, begin)
-        yield line, cast(Row, value)
-        line += buffer.count("\n", begin, end)
-        place = end
-
-
-def _may_go_on(buffer: str, begin: int, error: Exception) -> bool:
-    """Whether what could not be decoded may be the beginning of an object."""
-    begun = buffer[begin : begin + 1] in ("", "{")
-    return begun and len(buffer) - begin <= MAX_OBJECT_CHARS and not isinstance(error, RecursionError)
-
-
-def json_tables(rows: Rows, names: Sequence[str]) -> Iterator[Table]:
+def json_tables(rows: EditedRows, names: Sequence[str], misfit_reason: str = MISFIT) -> Iterator[Table]:
     """Rows, some at a time, with the columns ``names``; ``a|b`` is the column a, or b where there is no a.
 
-    What is missing or null comes as an empty field; a row that is None is a misfit.
+    What is missing or null comes as an empty field; a row that is None, or dropped, is a misfit.
     """
     while some := list(islice(rows, ROWS_AT_ONCE)):
-        columns = {name: Fields.of([_field(row, name.split("|")) for _, row in some]) for name in names}
-        misfit = np.array([row is None for _, row in some], np.bool_)
-        yield Table(columns, misfit, "not a JSON object", np.array([line for line, _ in some], np.int64))
+        columns = {name: Fields.of([_field(row, alternatives(name)) for _, row in some]) for name in names}
+        misfit = np.array([row is None or isinstance(row, Dropped) for _, row in some], np.bool_)
+        why = {place: row.reason for place, (_, row) in enumerate(some) if isinstance(row, Dropped)}
+        yield Table(columns, misfit, misfit_reason, np.array([line for line, _ in some], np.int64), why)
 
 
-def _field(row: Row | None, names: Sequence[str]) -> str:
-    """A JSON value as a field of text."""
-    value = next((row[name] for name in names if row.get(name) is not None), "") if row else ""
+def table_rows(tables: Iterator[Table]) -> Rows:
+    """The rows of tables, each as an object of texts; a misfit is None."""
+    number = 0
+    for table in tables:
+        for place in range(len(table.misfit)):
+            number += 1
+            line = number if table.line is None else int(table.line[place])
+            row = {name: column.text(place) for name, column in table.columns.items()}
+            yield line, None if table.misfit[place] else row
+
+
+def _field(row: Row | Dropped | None, names: Sequence[str]) -> str:
+    """A JSON value as a field of text, that of the first of these names that has one."""
+    if not isinstance(row, Mapping):
+        return ""
+    return value_text(next((value for name in names if (value := value_at(row, name)) is not None), ""))
+
+
+def alternatives(column: str) -> list[str]:
+    """The names that a column of a format may have: a and b of ``a|b``."""
+    return [name.replace(_BAR, "|") for name in column.split("|")]
+
+
+def literal(name: str) -> str:
+    """The column of a format that is called just so, a bar in its name or not."""
+    return name.replace("|", _BAR)
+
+
+def value_at(row: Row, name: str) -> object:
+    """The value of a row by its name, or by the path to it: ``usage.prompt_tokens``. None where there is none."""
+    if name in row or "." not in name:
+        return row.get(name)
+    value: object = row
+    for step in name.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def value_text(value: object) -> str:
+    """A JSON value as a text; numbers that are equal are the same text where they are whole: 7 and 7.0."""
+    if isinstance(value, Decimals):
+        try:
+            number = Decimal(value)
+        except InvalidOperation:  # an exponent that no number has
+            return value
+        if number.adjusted() < _LONGEST_WHOLE and number == number.to_integral_value():
+            return str(int(number))
     return value if isinstance(value, str) else str(value)

@@ -19,11 +19,17 @@ _ROWS_AT_ONCE = 1 << 16
 _FEW = 10  # rows that say nothing of a clock or a rate
 
 
-def origin(first_ns: int, unit: int, aware: bool) -> str:
-    """The first arrival as its file has it: a date, or a number with its unit."""
-    if unit == DATE:
+EPOCH, MONOTONIC = "epoch", "monotonic"
+"""What a format's clock counts from, if it is known: the beginning of 1970 in UTC, or anywhere."""
+
+
+def origin(first_ns: int, unit: int, aware: bool, clock: str = "") -> str:
+    """The first arrival as its file has it: a date, or a number with its unit; of a known clock, what that is."""
+    if unit == DATE or clock == EPOCH:
+        aware |= clock == EPOCH
         return f"{np.datetime64(first_ns, 'ns')}".replace("T", " ") + ("Z" if aware else " (no UTC offset)")
-    return f"{plain_decimal(first_ns, unit)} {UNITS[unit]}"
+    anywhere = " of a clock that began anywhere (monotonic: no date)" if clock == MONOTONIC else ""
+    return f"{plain_decimal(first_ns, unit)} {UNITS[unit]}{anywhere}"
 
 
 def plain_decimal(value: int, places: int) -> str:

@@ -2,19 +2,23 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from tqdm import tqdm
 
 from allocators.base import InputError
 from simulator.catalogue import find_file
+from simulator.option_groups import OUTPUT, OptionGroup
 from simulator.output import write_whole
 from simulator.progress import progress_bar
 from simulator.schema import listed, short
+from simulator.standard import say
+from simulator.tokenizer import token_counter
 from simulator.trace import Trace, open_trace
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -25,9 +29,9 @@ class StoppedError(Exception):
     """The user interrupted a command that says more about it, in one line, than that."""
 
 
-def whole_number(metavar: str, help: str) -> Any:
-    """An option that takes a whole number."""
-    return _parsed(int, "a whole number", metavar, help)
+def whole_number(metavar: str, help: str, *names: str, section: str | None = None) -> Any:
+    """An option that takes a whole number; ``names``: those it has besides its parameter's."""
+    return _parsed(int, "a whole number", metavar, help, names, section)
 
 
 def number(metavar: str, help: str) -> Any:
@@ -35,38 +39,87 @@ def number(metavar: str, help: str) -> Any:
     return _parsed(float, "a number", metavar, help)
 
 
-def _parsed(kind: type[int | float], what: str, metavar: str, help: str) -> Any:
+def _parsed(
+    kind: type[int | float], what: str, metavar: str, help: str, names: Sequence[str] = (), section: str | None = None
+) -> Any:
     def parse(text: str) -> int | float:
         try:
             return kind(text)
         except ValueError:
             raise typer.BadParameter(f"{short(text)} must be {what}") from None
 
-    return typer.Option(metavar=metavar, help=help, parser=parse)
+    return typer.Option(*names, metavar=metavar, help=help, parser=parse, rich_help_panel=section)
 
 
 TraceArgument = Annotated[
     str,
     typer.Argument(
         metavar="TRACE",
-        help="A trace file, the name of a public trace that was downloaded, or a workload such as "
-        "sharegpt:rate=4,duration=900,seed=0.",
+        help="A trace file, - for standard input, the name of a public trace that was downloaded, or a workload "
+        "such as sharegpt:rate=4,duration=900,seed=0.",
     ),
 ]
 Format = Annotated[
     str | None,
     typer.Option(
-        "--format", metavar="NAME", help="The file's format, if not the one it looks like; package.module.reader."
+        "--format",
+        metavar="NAME",
+        help="The file's format, if not the one it looks like; or package.module.reader, whose code is run.",
+    ),
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Counts the tokens in a file of texts: a tokenizer.json; or package.module.function (text -> number), "
+        "whose code is run. Default: words, or characters where a text hardly has blanks.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="KEY=NAME,...",
+        help="Which column is which, where a file is not recognised: arrival=time,prompt=input_len,output=output_len; "
+        "session and block_hashes too. arrival=time:ms tells the unit: s, ms, us, ns, date.",
     ),
 ]
 Rate = Annotated[
     float | None, number("R", "Requests a second, for a file of lengths only: Poisson arrivals, each row once.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="A row that cannot be used is an error; else it is counted.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no notes on standard error.")]
-Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE|-", help="Write all figures as JSON; - for standard output.")
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="No progress and no notes on standard error.", rich_help_panel=OUTPUT)
 ]
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", help="Say below the tables what their columns mean.", rich_help_panel=OUTPUT),
+]
+Json = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE|-",
+        help="Write all figures as JSON; - for standard output.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class TraceOptions(OptionGroup):
+    """How the trace is read."""
+
+    section: ClassVar[str] = "Trace"
+    format: Format = None
+    rate: Rate = None
+    strict: Strict = False
+    columns: Columns = None
+    tokenizer: Tokenizer = None
+
+    def read(self, text: str, quiet: bool, seed: int = 0) -> Trace:
+        """The trace that an argument names, see :func:`read_trace`."""
+        return read_trace(text, self.strict, quiet, self.format, self.rate, self.tokenizer, seed, self.columns)
 
 
 def json_file(json_to: str | None) -> Path | None:
@@ -80,15 +133,24 @@ def read_trace(
     quiet: bool = False,
     format: str | None = None,
     rate: float | None = None,
-    count_tokens: Callable[[str], int] | None = None,
+    tokenizer: str | None = None,
     seed: int = 0,
+    columns: str | None = None,
 ) -> Trace:
     """The trace that an argument names, with a progress bar; what is odd about it is noted."""
+    count_tokens = None if tokenizer is None else token_counter(tokenizer, "--tokenizer")
     path = find_file(text)
     size = os.stat(path).st_size if path is not None else 0  # noqa: PTH116
     with progress(size, "reading", "B", quiet) as bar:
         trace = open_trace(
-            text, strict, format=format, rate=rate, seed=seed, count_tokens=count_tokens, advance=bar.update
+            text,
+            strict,
+            format=format,
+            rate=rate,
+            seed=seed,
+            count_tokens=count_tokens,
+            columns=columns,
+            advance=bar.update,
         )
     report = trace.report
     if report is not None:
@@ -129,4 +191,10 @@ def progress(total: int, name: str, unit: str, quiet: bool) -> Iterator["tqdm[An
 def note(quiet: bool, text: str) -> None:
     """A line on standard error."""
     if not quiet:
-        print(text, file=sys.stderr)
+        say(text)
+
+
+def note_all(quiet: bool, texts: Iterable[str]) -> None:
+    """A line on standard error for each of these."""
+    for text in texts:
+        note(quiet, f"note: {text}")

@@ -28,6 +28,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         with tempfile.NamedTemporaryFile(dir=real.parent, prefix=".kvfrag-", delete=False) as file:
             scratch = Path(file.name)
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # a disk may say only now that it is full, and what is replaced must be there
         if real.exists():
             shutil.copymode(real, scratch)
         else:
@@ -44,6 +46,13 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file all at once, see :func:`replacing`."""
     with replacing(path) as file:
         file.write(content)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of it to an open file, however little is taken at a time. Raises OSError."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def _umask() -> int:

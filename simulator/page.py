@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocators.base import InputError, one_of
+from allocators.dotted import optional
 from simulator.cells import KINDS, MOST_CELLS, Cells, across_of, cells_over_time, middles, unit_of
 from simulator.history import History
 from simulator.hues import palette
@@ -27,7 +28,9 @@ from simulator.ledger import CATEGORIES
 from simulator.output import write_whole
 from simulator.report import check_outputs
 from simulator.run import Run
+from simulator.showing import labels
 from simulator.span import no_time, some_span_s, span_s
+from simulator.standard import printable
 from simulator.views import COLORS
 
 MAP_CELLS = (400, 800)
@@ -58,10 +61,7 @@ def write_page(runs: Sequence[Run], path: str | os.PathLike[str]) -> None:
 
 def check_plotly() -> None:
     """Raise InputError unless plotly is there."""
-    try:
-        import plotly.offline  # noqa: F401
-    except ImportError:
-        raise InputError("a page needs plotly: pip install 'kvfrag[notebooks]'") from None
+    optional("plotly.offline", "a page needs plotly: pip install 'kvfrag[notebooks]'")
 
 
 def page_of(runs: Sequence[Run]) -> str:
@@ -84,11 +84,12 @@ def page_of(runs: Sequence[Run]) -> str:
     spans = [span_s(run) for run in runs if run.duration_ps] or [some_span_s(runs[0], "a page")]
     start, end = min(begun for begun, _ in spans), max(over for _, over in spans)
     requests = runs[0].requests
-    maps = [_run(history, start, end, packed) for history in histories]
+    names = labels(runs)
+    maps = [_run(history, name, start, end, packed) for history, name in zip(histories, names, strict=True)]
     plotly = str(get_plotlyjs())  # type: ignore[no-untyped-call]
     _add_logs(histories, maps, packed, (MOST_BYTES - len(plotly) - _OWN_BYTES) * 3 // 4)  # base64: 4 letters for 3
     head = {
-        "trace": runs[0].trace.name,
+        "trace": printable(runs[0].trace.name),
         "requests": {name: packed.add(requests[name].to_numpy()) for name in _REQUEST},
         "start_s": start,
         "end_s": end,
@@ -139,10 +140,10 @@ class _Packed:
 
 
 def _smallest(most: int) -> str:
-    return "uint8" if most < 1 << 8 else "uint16" if most < 1 << 16 else "uint32"
+    return "uint8" if most < 1 << 8 else "uint16" if most < 1 << 16 else "uint32" if most < 1 << 32 else "float64"
 
 
-def _run(history: History, start: float, end: float, packed: _Packed) -> tuple[Cells, dict[str, Any]]:
+def _run(history: History, name: str, start: float, end: float, packed: _Packed) -> tuple[Cells, dict[str, Any]]:
     """The map of a run, and all that the page shows of it whatever its length."""
     run, allocator = history.run, history.allocator
     unit = unit_of(allocator)
@@ -154,7 +155,7 @@ def _run(history: History, start: float, end: float, packed: _Packed) -> tuple[C
     waste = _binned(run) if run.duration_ps else _nothing(start, end)
     figures = run.summary()
     return cells, {
-        "name": run.name,
+        "name": printable(name),
         "capacity": run.capacity,
         "tail": history.tail_slots,
         "block": int(getattr(allocator, "block_size", 0) or 0),
@@ -234,4 +235,4 @@ def _called(run: Run) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    return printable(text).replace("&", "&amp;").replace("<", "&lt;")

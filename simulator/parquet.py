@@ -3,6 +3,7 @@
 Columns become text, as they would stand in a CSV, so that rows are read, checked and counted as those of any file.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -12,26 +13,21 @@ from typing import Any
 import numpy as np
 
 from allocators.base import InputError
+from allocators.dotted import optional
+from simulator.columns import NARROW_FLOATS, cell
 from simulator.fields import Fields
 from simulator.files import Table
+from simulator.jsontext import alternatives
+from simulator.schema import Format
 
 ROWS_AT_ONCE = 1 << 16
 
 
-def cell(value: object) -> str:
-    """A value as it would stand in a file; a sequence is spelled out."""
-    return " ".join(map(str, value)) if isinstance(value, list | tuple | np.ndarray) else str(value)
-
-
 def pyarrow() -> Any:
     """The library, or an InputError that says how to get it."""
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError("Parquet needs pyarrow: pip install 'kvfrag[parquet]'") from None
-    return pyarrow
+    for name in ("pyarrow", "pyarrow.compute", "pyarrow.parquet"):
+        optional(name, "Parquet needs pyarrow: pip install 'kvfrag[parquet]'")
+    return sys.modules["pyarrow"]
 
 
 @contextmanager
@@ -52,6 +48,20 @@ def parquet_columns(path: str | PathLike[str]) -> list[str]:
         return [str(name) for name in file.schema_arrow.names]
 
 
+def column_kinds(path: str | PathLike[str], form: Format) -> dict[str, str]:
+    """What the columns of a format hold in a file: ``float16``, ``float32``, ``duration``, or "" for any other kind."""
+    library = pyarrow()
+    with _damage_told(), library.parquet.ParquetFile(Path(path)) as file:
+        kinds = {str(column.name): _kind(library, column.type) for column in file.schema_arrow}
+    names = {column: next((name for name in alternatives(column) if name in kinds), "") for column in form.columns}
+    return {column: kinds.get(name, "") for column, name in names.items()}
+
+
+def _kind(library: Any, kind: Any) -> str:
+    narrow = {library.float16(): "float16", library.float32(): "float32"}
+    return "duration" if library.types.is_duration(kind) else narrow.get(kind, "")
+
+
 def parquet_tables(
     path: str | PathLike[str], places: Mapping[str, int], advance: Callable[[int], object]
 ) -> Iterator[Table]:
@@ -68,6 +78,9 @@ def parquet_tables(
 
 def _fields(library: Any, column: Any) -> Fields:
     """A column of text, without a copy where it is plain; null is an empty field."""
+    if kind := _kind(library, column.type):
+        narrow = NARROW_FLOATS.get(kind, lambda value: value)
+        return Fields.of(["" if value is None else cell(narrow(value)) for value in column.to_pylist()])
     try:
         texts = library.compute.cast(column, library.large_string())
     except (library.ArrowNotImplementedError, library.ArrowInvalid):

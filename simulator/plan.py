@@ -3,12 +3,10 @@
 All that is wrong with a sweep is found out here, before anything runs.
 """
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,20 +15,25 @@ from allocators import ALLOCATORS, make_allocator, parse_spec
 from allocators.base import InputError
 from simulator.bands import varied
 from simulator.grid import Several, check_runs, expand, positives, seeds_of, several, wholes
+from simulator.inputs import AnyAllocator, AnyTrace, check_trace, spec_of
 from simulator.jobs import Job, Outcome, figure_types
 from simulator.journal import ERROR, RUN
 from simulator.locks import scratch_folder
+from simulator.server.hardware import HardwareFields, Server, known_settings, server_of
 from simulator.settings import MOST_SLOTS, Settings
 from simulator.sources import TraceReader, trace_sources
+from simulator.stdin import file_name
 from simulator.trace import Trace, open_trace
 from simulator.views import VIEWS
 
-AnyTrace = str | os.PathLike[str] | Trace
 Cells = dict[str, Any]
 
 _SERVER = tuple(field.name for field in fields(Settings) if field.name != "window_s")
 SHARED = ("capacity", *_SERVER, "window_start_s", "window_end_s", "trace", "rate", "seed")
-"""The cells that every run has, behind the allocator's and before the figures."""
+"""The cells that every run has, after the allocator's and before the figures."""
+
+COST_OF = "cost_of"
+"""What the cost stands for: a cell that every run has after the figures, since it varies as the cost does."""
 
 _WHOLE = ("max_model_len", "max_batch", "max_batch_tokens", "swap_slots")
 _ROOMY_SLOTS = 1 << 20  # an allocator that cannot be made with so much room is not short of room
@@ -42,8 +45,14 @@ class Plan:
 
     jobs: list[Job]
     cells: list[Cells]
+    typed: list[str]
+    """The allocator of each run as it was typed, lists in braces expanded."""
     repeated: int
     """Runs that the grid has more than once, and that are left out."""
+    lines: list[str]
+    """What a header says of the servers, see :meth:`~simulator.server.hardware.Server.lines`; each once."""
+    warnings: list[str]
+    """What was assumed, each once."""
 
     @property
     def keys(self) -> list[str]:
@@ -53,7 +62,7 @@ class Plan:
     @property
     def settings(self) -> list[str]:
         """The columns before the figures: the allocator, the options that any of them has, and what all have."""
-        options = {name: None for cells in self.cells for name in cells if name not in SHARED}
+        options = {name: None for cells in self.cells for name in cells if name not in (*SHARED, COST_OF)}
         return [*options, *SHARED]
 
     def varied(self) -> list[str]:
@@ -67,7 +76,7 @@ class Plan:
         for job, cells in zip(self.jobs, self.cells, strict=True):
             outcome = outcomes[job.key]
             rows.append({**cells, **(outcome.figures or {}), ERROR: outcome.error, RUN: job.key})
-        columns = [*self.settings, *types, ERROR, RUN]
+        columns = [*self.settings, *types, COST_OF, ERROR, RUN]
         table = pd.DataFrame(rows, columns=columns, dtype=object)
         return table.apply(lambda values: _typed(values, types.get(values.name)))
 
@@ -75,59 +84,70 @@ class Plan:
 @contextmanager
 def planned(
     trace: AnyTrace,
-    allocators: str | Sequence[str],
+    allocators: AnyAllocator | Sequence[AnyAllocator],
     *,
-    capacity: Several,
+    capacity: Several | None = None,
     rate: Several | None = None,
     seeds: Several | None = None,
     read: TraceReader = open_trace,
+    spelled: Callable[[str], str] = str,
     **settings: Any,
 ) -> Iterator[Plan]:
-    """The plan of a sweep; its scratch files are gone at the end. Arguments and errors are those of ``sweep``."""
-    if not isinstance(trace, str | os.PathLike | Trace):
-        raise InputError(f"trace(={trace!r}) must be a Trace, or the name of a file or a workload")
+    """The plan of a sweep; its scratch files are gone at the end. Arguments and errors are those of ``sweep``.
+
+    ``spelled``: how a keyword is written where it was given.
+    """
+    check_trace(trace)
     specs = _specs(allocators)
-    capacities = wholes("capacity", capacity)
-    choices = _choices(settings)
+    capacities = [None] if capacity is None else wholes("capacity", capacity)
+    known = known_settings(settings)
+    hardware = {name: known.pop(name) for name in HardwareFields.__annotations__ if name in known}
+    choices = _choices(known)
     rates = [] if rate is None else positives("rate", rate)
     numbers = [] if seeds is None else seeds_of("seeds", seeds)
     count = check_runs([specs, capacities, *choices, rates or [None], numbers or [None]])
-    servers = [Settings(**dict(zip(settings, chosen, strict=True))) for chosen in product(*choices)]
-    known = [_allocator(spec, capacities, servers) for spec in specs]
+    servers = [
+        server_of({"capacity": slots, **hardware, **dict(zip(known, chosen, strict=True))}, spelled=spelled)
+        for slots, chosen in product(capacities, product(*choices))
+    ]
+    made = [_allocator(spec, servers) for spec in specs]
 
     with scratch_folder() as folder:
         sources = list(trace_sources(trace, rates, numbers, folder, read))
-        name = trace.name if isinstance(trace, Trace) else Path(os.fspath(trace)).name
-        found: dict[str, tuple[Job, Cells]] = {}
-        for (spec, options), slots, server, source in product(known, capacities, servers, sources):
-            job = Job(source, spec, slots, server)
-            start_s, end_s = server.window_s or (None, None)
-            shared = {name: value for name, value in server.to_dict().items() if name in _SERVER}
+        name = trace.name if isinstance(trace, Trace) else file_name(trace)
+        found: dict[str, tuple[Job, Cells, str]] = {}
+        allocators_of = zip(specs, made, strict=True)
+        for (typed, (spec, options)), server, source in product(allocators_of, servers, sources):
+            slots, limits = _slots(server), server.settings
+            job = Job(source, spec, slots, limits)
+            start_s, end_s = limits.window_s or (None, None)
+            shared = {name: value for name, value in limits.to_dict().items() if name in (*_SERVER, COST_OF)}
             shared |= {"capacity": slots, "window_start_s": start_s, "window_end_s": end_s}
             drawn = {"trace": name, "rate": source.rate, "seed": source.seed}
-            found.setdefault(job.key, (job, {**options, **shared, **drawn}))
-        jobs, cells = zip(*found.values(), strict=True)
-        yield Plan(list(jobs), list(cells), count - len(jobs))
+            found.setdefault(job.key, (job, {**options, **shared, **drawn}, typed))
+        jobs, cells, texts = (list(column) for column in zip(*found.values(), strict=True))
+        lines = dict.fromkeys(line for server in servers for line in server.lines())
+        warnings = dict.fromkeys(text for server in servers for text in server.warnings)
+        yield Plan(jobs, cells, texts, count - len(jobs), list(lines), list(warnings))
 
 
-def _specs(allocators: str | Sequence[str]) -> list[str]:
+def _slots(server: Server) -> int:
+    assert server.slots is not None  # a sweep needs a pool
+    return server.slots
+
+
+def _specs(allocators: AnyAllocator | Sequence[AnyAllocator]) -> list[str]:
     """The specs, lists in braces expanded."""
     texts = several("allocators", allocators)
-    for text in texts:
-        if not isinstance(text, str):
-            raise InputError(f"allocators: {text!r} must be a spec, such as 'paged:block_size={{1,16}}'")
     if not texts:
         raise InputError("allocators: an empty grid has no runs; name one, such as paged:block_size={1,16}")
-    return [spec for text in texts for spec in expand(text)]
+    return [spec for text in texts for spec in expand(spec_of(text))]
 
 
 def _choices(given: Mapping[str, Any]) -> list[list[Any]]:
     """The values of each setting."""
-    allowed = [field.name for field in fields(Settings)]
     choices: list[list[Any]] = []
     for name, value in given.items():
-        if name not in allowed:
-            raise InputError(f"unknown setting {name!r}; choose from {', '.join(allowed)}")
         if name == "window_s":
             choices.append([value])
         elif name in _WHOLE and isinstance(value, str):
@@ -139,14 +159,15 @@ def _choices(given: Mapping[str, Any]) -> list[list[Any]]:
     return choices
 
 
-def _allocator(spec: str, capacities: Sequence[int], servers: Sequence[Settings]) -> tuple[str, Cells]:
+def _allocator(spec: str, servers: Sequence[Server]) -> tuple[str, Cells]:
     """A spec as it is run, and its cells. Raises InputError for one that no pool, however large, can have.
 
     One that wants a larger pool than some, or breaks in a way of its own, will tell so in the rows of its runs.
     """
     name, options = parse_spec(spec)
+    capacities = dict.fromkeys(map(_slots, servers))
     roomy = min(max(_ROOMY_SLOTS, 16 * max(capacities)), MOST_SLOTS)
-    lengths = {server.max_model_len: None for server in servers}
+    lengths = {server.settings.max_model_len: None for server in servers}
     error: BaseException | None = None
     for slots, length in product([*capacities, roomy], lengths):
         try:
@@ -164,7 +185,7 @@ def _allocator(spec: str, capacities: Sequence[int], servers: Sequence[Settings]
         spec, options = full, parse_spec(full)[1]
     elif "=" in full:  # a user's own: what it says of itself may not be what its constructor takes
         options = parse_spec(full)[1] | options
-    reserved = {*SHARED, *figure_types(), *VIEWS["textbook"], ERROR, RUN, "allocator"}
+    reserved = {*SHARED, *figure_types(), *VIEWS["textbook"], COST_OF, ERROR, RUN, "allocator"}
     cells = {f"allocator_{key}" if key in reserved else key: _read(text) for key, text in options.items()}
     return spec, {"allocator": name, **cells}
 

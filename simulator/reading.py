@@ -1,80 +1,96 @@
 """From a file to columns: which format it is in, then row by row. Whatever is in it, only InputError is raised."""
 
-import importlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from difflib import SequenceMatcher
-from itertools import chain
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from allocators.base import InputError
+from allocators.dotted import own
+from simulator.columns import NARROW_FLOATS, column_texts, holds_durations, narrow_float, precision_note
 from simulator.csvtext import csv_header, csv_tables
 from simulator.fields import Fields
-from simulator.files import Table, Text, first_line, is_parquet, open_text
+from simulator.files import BEGINNING, Table, Text, first_line, is_parquet, open_text
+from simulator.first_rows import beginning, merged
 from simulator.formats import FORMATS, NEUTRAL, OWN_FORMATS, OwnFormat, Reader
-from simulator.jsontext import Row, Rows, is_json, json_rows, json_tables
-from simulator.parquet import cell, parquet_columns, parquet_tables
+from simulator.jsonstream import is_json, json_rows
+from simulator.jsontext import json_tables, table_rows
+from simulator.lookalikes import lookalike
+from simulator.naming import named_format, of_durations, usual_format
+from simulator.own_readers import own_format, read_own
+from simulator.parquet import column_kinds, parquet_columns, parquet_tables
+from simulator.recognition import chosen, missing, places
 from simulator.rows import read_tables
-from simulator.schema import Columns, Format, Reading, Report, short
-
-_NAMES, _NAME_CHARS = 50, 40  # of a first row: enough to see what it is like
-_SIMILAR = 0.6  # of two names: less is chance
-_BEGINNING = 1 << 16  # bytes that show the first row; a list of JSON may be one line of gigabytes
+from simulator.schema import Columns, Format, NoArrivalsError, Reading, Report, short
+from simulator.stdin import DASH, shown, standard_input
 
 
 def read_file(
-    path: str | PathLike[str], format: str | Reader | None = None, reading: Reading | None = None
+    path: str | PathLike[str],
+    format: str | Reader | None = None,
+    reading: Reading | None = None,
+    columns: str | Mapping[str, str] | None = None,
 ) -> tuple[Columns, Report]:
-    """Read a trace file: CSV or JSON, plain or gzip, or Parquet.
+    """Read a trace file: CSV or JSON, plain or gzip, or Parquet; ``-`` is standard input.
 
     ``format``: None to recognise it from the content; the name of one in :data:`FORMATS` or of a reader registered;
-    the dotted path of a reader; or a reader itself. Raises InputError, one line that names the file.
+    the dotted path of a reader; or a reader itself. ``columns``, in place of it: the names of the file's columns, see
+    :func:`simulator.naming.named_format`. Raises InputError, one line that names the file.
     """
     reading = reading or Reading()
     told: Counter[str] = Counter()
+    if columns is not None and format is not None:
+        raise InputError("format and columns both say what the columns of a file are; give one of them")
     form = _named(format)
+    if str(path) == DASH:
+        path = standard_input()
     try:
         text = open_text(path, reading.advance)
         if isinstance(form, OwnFormat):
-            return _read_own(form, text, reading, told)
-        if form is None and (own := _own_format(text)) is not None:
-            return _read_own(own, text, reading, told)
-        form, tables = _recognise(path, text, form, reading, told)
+            return read_own(form, text, reading, told)
+        if form is None and columns is None and (known := own_format(text)) is not None:
+            return read_own(known, text, reading, told)
+        form, tables = _recognise_or_name(path, text, form if columns is None else columns, reading, told)
         return read_tables(form, tables, reading, told)
     except InputError as error:
-        raise type(error)(f"trace file {short(str(path))}: {error}") from None
+        raise type(error)(f"{shown(path)}: {error}") from None
 
 
 def format_of(path: str | PathLike[str]) -> str:
     """The name of the format that a file looks to be in, by its beginning. Raises InputError when it is none."""
     text = open_text(path)
-    if (own := _own_format(text)) is not None:
-        return own.name
+    if (known := own_format(text)) is not None:
+        return known.name
     return _recognise(path, text, None, Reading(), Counter())[0].name
 
 
-def read_frame(frame: pd.DataFrame) -> tuple[Columns, Report]:
+def read_frame(frame: pd.DataFrame, columns: str | Mapping[str, str] | None = None) -> tuple[Columns, Report]:
     """Read a DataFrame with the columns of the neutral format, as if it had been written to a file first.
 
-    Raises InputError, without a name in front, when a column is not there and on the first row that cannot be used.
+    They may have other usual names, or those that ``columns`` says. Raises InputError, without a name in front, when a
+    column is not there and on the first row that cannot be used.
     """
     labels = [str(label) for label in frame.columns]
-    places = _places(NEUTRAL, labels)
-    texts = {name: Fields.of(_cells(frame.iloc[:, place])) for name, place in places.items()}
+    form = NEUTRAL
+    if columns is not None:
+        form = named_format(columns, labels, NEUTRAL.kind)
+    elif missing(NEUTRAL, dict.fromkeys(labels, "")):
+        usual = usual_format(labels, NEUTRAL.kind)
+        form = usual if usual is not None and usual.time else form
+    columns_of = {name: frame.iloc[:, place] for name, place in places(form, labels).items()}
+    narrow = None
+    if form.time:
+        narrow = narrow_float(columns_of[form.time].dtype)
+        if holds_durations(columns_of[form.time]):
+            form = of_durations(form)
+    texts = {name: Fields.of(column_texts(column)) for name, column in columns_of.items()}
     tables = [Table(texts, np.zeros(len(frame), np.bool_), "")]
-    columns, report = read_tables(NEUTRAL, tables, Reading(strict=True), Counter())
-    return columns, replace(report, format="frame")
-
-
-def _cells(column: "pd.Series[Any]") -> list[str]:
-    """The cells of a column as they would stand in a file; a missing one is empty."""
-    missing = column.isna().tolist()
-    return ["" if no else cell(value) for value, no in zip(column.tolist(), missing, strict=True)]
+    read, report = read_tables(form, tables, Reading(strict=True), Counter())
+    notes = report.notes if narrow is None else (*report.notes, precision_note(form.time, narrow))
+    return read, replace(report, format="frame", notes=notes)
 
 
 def _named(wanted: str | Reader | None) -> Format | OwnFormat | None:
@@ -86,142 +102,67 @@ def _named(wanted: str | Reader | None) -> Format | OwnFormat | None:
     known = {form.name: form for form in FORMATS} | OWN_FORMATS
     if wanted in known:
         return known[wanted]
-    module, _, attribute = wanted.rpartition(".")
     unknown = (
         f"format(={wanted!r}) must be one of {', '.join(known)}, or a reader of your own as package.module.function"
     )
-    if not module:
-        raise InputError(unknown)
+    return OwnFormat(wanted.rpartition(".")[2], own(wanted, unknown, "function"))
+
+
+def _recognise_or_name(
+    path: str | PathLike[str],
+    text: Text,
+    wanted: Format | str | Mapping[str, str] | None,
+    reading: Reading,
+    told: "Counter[str]",
+) -> tuple[Format, Iterator[Table]]:
+    """The format of a text, and its rows. Of a known kind of file that is no trace, the error says what it is."""
     try:
-        reader = getattr(importlib.import_module(module), attribute, None)
-    except ImportError as error:
-        raise InputError(f"{unknown} ({module} cannot be imported: {error})") from None
-    if not callable(reader):
-        raise InputError(f"{unknown} ({module} has no function {attribute})")
-    return OwnFormat(attribute, reader)
-
-
-def _own_format(text: Text) -> OwnFormat | None:
-    """The first registered reader that knows a text by its first line."""
-    if is_parquet(text):
-        return None
-    line = first_line(text.head[:_BEGINNING])[0]
-    return next((own for own in OWN_FORMATS.values() if own.matches is not None and own.matches(line)), None)
-
-
-def _read_own(form: OwnFormat, text: Text, reading: Reading, told: "Counter[str]") -> tuple[Columns, Report]:
-    """Read a text with a reader of the user's own."""
-    if is_parquet(text):
-        raise InputError(f"is a Parquet file: the reader {form.name} is for lines of text")
-    columns, report = read_tables(NEUTRAL, json_tables(_own_rows(form, text), NEUTRAL.columns), reading, told)
-    return columns, replace(report, format=form.name)
-
-
-def _own_rows(form: OwnFormat, text: Text) -> Rows:
-    place = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal place
-        rest = b""
-        for chunk in text.chunks:
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                place += 1
-                yield line.decode().removesuffix("\r")
-        if rest:
-            place += 1
-            yield rest.decode().removesuffix("\r")
-
-    try:
-        for row in form.reader(lines()):
-            if not isinstance(row, Mapping):
-                raise TypeError(f"it yields {short(repr(row))}, no mapping of columns")
-            yield place, {name: cell(row[name]) for name in NEUTRAL.columns if row.get(name) is not None}
-    except InputError:
+        return _recognise(path, text, wanted, reading, told)
+    except NoArrivalsError:
         raise
-    except Exception as error:
-        raise InputError(f"the reader {form.name} failed at line {place}: {type(error).__name__}: {error}") from error
+    except InputError:
+        what = None if isinstance(wanted, str | Mapping) else lookalike(text.head[:BEGINNING])
+        if what is None:
+            raise
+        raise InputError(what) from None
 
 
 def _recognise(
-    path: str | PathLike[str], text: Text, wanted: Format | None, reading: Reading, told: "Counter[str]"
+    path: str | PathLike[str],
+    text: Text,
+    wanted: Format | str | Mapping[str, str] | None,
+    reading: Reading,
+    told: "Counter[str]",
 ) -> tuple[Format, Iterator[Table]]:
-    """The format of a text, if it is not known, and its rows."""
+    """The format of a text, if it is not known, and its rows. ``wanted``: a format, or the names of columns."""
     if is_parquet(text):
         found = parquet_columns(path)
-        form = _choose(", ".join(found), dict.fromkeys(found, ""), "csv", wanted)
-        return form, parquet_tables(path, _places(form, found), reading.advance)
-    line, _, number = first_line(text.head[:_BEGINNING])
+        form = chosen(", ".join(found), dict.fromkeys(found, ""), "csv", wanted, reading)
+        kind = column_kinds(path, form).get(form.time)
+        if kind == "duration":
+            form = of_durations(form)
+        if (narrow := NARROW_FLOATS.get(kind or "")) is not None:
+            form = replace(form, remark="; ".join(filter(None, (form.remark, precision_note(form.time, narrow)))))
+        tables = parquet_tables(path, places(form, found), reading.advance)
+        return form, _edited(form, tables, len(found), reading, told)
+    line, _, number = first_line(text.head[:BEGINNING])
     if not is_json(text):
-        found = csv_header(text.head)
-        form = _choose(line, dict.fromkeys(found, ""), "csv", wanted)
-        return form, csv_tables(text, _places(form, found))
-    rows = json_rows(text)
-    first = next(rows, (number, {}))
-    if first[1] is None:
+        found = csv_header(text.head).names
+        form = chosen(line, dict.fromkeys(found, ""), "csv", wanted, reading)
+        return form, _edited(form, csv_tables(text, places(form, found)), len(found), reading, told)
+    first, rows = beginning(json_rows(text))
+    objects = [row for _, row in first if row is not None]
+    if first and (not objects or (first[0][1] is None and not line.startswith("["))):
         raise InputError(f"line {number} is not a JSON object: {short(line)}")
-    form = _choose(line, first[1], "json", wanted)
-    rows = chain([first], rows)
+    form = chosen(line, merged(objects), "json", wanted, reading)
     return form, json_tables(form.edit(rows, reading, told) if form.edit else rows, form.columns)
 
 
-def _choose(line: str, first: Row, kind: str, wanted: Format | None) -> Format:
-    """The format with this first row; the one wanted, if it has the columns for it."""
-    known = [form for form in FORMATS if form.kind == kind and wanted in (None, form)]
-    for form in known:
-        if not _missing(form, first) and (wanted is not None or form.matches(first)):
-            return form
-    # The format that lacks the fewest columns is most likely meant, if it has any of them or was asked for.
-    for form in sorted(known, key=lambda form: len(_missing(form, first))):
-        missing = _missing(form, first)
-        if 0 < len(missing) < len(form.needed) or (missing and wanted):
-            raise InputError(f"{_lacks(missing, list(first))} (taken for the format {form.name})")
-    for mark, word in ((";", "semicolons"), ("\t", "tabs")):
-        if kind == "csv" and line.count(mark) >= 1 and line.count(mark) >= line.count(","):
-            raise InputError(f"is separated by {word}: save it with commas; it begins with {short(line)}")
-    if wanted:
-        kind = "JSON" if wanted.kind == "json" else "CSV"
-        needs = f"it needs {kind} with {', '.join(wanted.needed)}"
-        raise InputError(f"is not in the format {wanted.name}: it begins with {short(line)}; {needs}")
-    names = ", ".join(form.name for form in _nearest_first(kind, list(first)))
-    raise InputError(f"is in none of the known formats: it begins with {short(line)}; nearest first, they are {names}")
-
-
-def _nearest_first(kind: str, found: Sequence[str]) -> list[Format]:
-    """All formats, those with the most columns of similar names first; of as many, those of the same kind."""
-    names = [name[:_NAME_CHARS].lower() for name in found[:_NAMES]]
-
-    def distance(form: Format) -> tuple[float, bool]:
-        columns = [name.partition("|")[0].lower() for name in form.needed]
-        nearest = (
-            max((SequenceMatcher(None, column, name).ratio() for name in names), default=0) for column in columns
-        )
-        return -sum(ratio for ratio in nearest if ratio > _SIMILAR), form.kind != kind
-
-    return sorted(FORMATS, key=distance)
-
-
-def _missing(form: Format, first: Row) -> list[str]:
-    """The columns that a format needs and a first row lacks."""
-    return [name for name in form.needed if not set(name.split("|")) & first.keys()]
-
-
-def _places(form: Format, found: Sequence[str]) -> dict[str, int]:
-    """Which columns of a table hold what is read of it. Raises InputError when one is lacking or there twice."""
-    missing = [name for name in form.needed if not set(name.split("|")) & set(found)]
-    if missing:
-        raise InputError(_lacks(missing, found))
-    places = {}
-    for column in form.columns:
-        there = [name for name in column.split("|") if name in found]
-        if there and found.count(there[0]) > 1:
-            raise InputError(f"has the column {there[0]} more than once")
-        if there:
-            places[column] = found.index(there[0])
-    return places
-
-
-def _lacks(missing: Sequence[str], found: Sequence[str]) -> str:
-    """The complaint about columns that are not there."""
-    plural = "s" if len(missing) > 1 else ""
-    return f"lacks the column{plural} {', '.join(missing)}; found {short(', '.join(found))}"
+def _edited(
+    form: Format, tables: Iterator[Table], fields: int, reading: Reading, told: "Counter[str]"
+) -> Iterator[Table]:
+    """Tables of a format whose rows are rewritten, and those of any other as they are. ``fields``: of the header."""
+    if form.edit is None:
+        return tables
+    rows = form.edit(table_rows(tables), reading, told)
+    return json_tables(rows, form.columns, f"not the header's {fields} fields")

@@ -6,20 +6,23 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 from allocators.base import InputError
 from simulator.notes import spoken
 from simulator.output import write_whole
+from simulator.printing import console, print_head, print_meanings, print_table, print_tables, say, table
 from simulator.run import Run
+from simulator.run_notes import all_warnings
+from simulator.schema import counted
+from simulator.server.pool import PoolEstimate
+from simulator.showing import labels
+from simulator.standard import printable
 from simulator.trace import Trace
 from simulator.views import VIEWS, view_shares
 from simulator.waits import WAITS
@@ -39,49 +42,17 @@ MEANINGS = {
 }
 """One line for each column of a table."""
 
-_PIPE_COLUMNS = 160
+REFUSED = "of the time: the next request waited for memory"
 
 
-def console() -> Console:
-    """Standard output, which shows names as they are; wide enough for any table when it is a file or a pipe."""
-    return Console(markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
-
-
-def table(title: str, first: str, *columns: str) -> Table:
-    """A table whose first column is words and whose others are numbers."""
-    made = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    made.add_column(first, overflow="fold")
-    for column in columns:
-        made.add_column(column, justify="right", overflow="fold")
-    return made
-
-
-def print_runs(runs: Sequence[Run], view: str) -> None:
-    """The tables of :func:`run_tables`, and what their columns mean."""
+def print_runs(runs: Sequence[Run], view: str, head: Sequence[str] = (), explain: bool = False) -> None:
+    """The tables of :func:`run_tables`, and with ``explain`` what their columns mean; ``head``: lines on the server."""
     out, source = console(), runs[0].trace
-    out.print(f"{source.name}: {_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots\n")
-    print_tables(out, [run.name for run in runs], lambda names: run_tables(runs, names, view))
-    out.print(_legend(view, _causes(runs)))
-
-
-def print_tables(out: Console, names: Sequence[str], tables_of: Callable[[Sequence[str]], list[Table]]) -> None:
-    """Tables with a row a name; where they would be too wide, numbers stand for the names, which are listed first."""
-    tables = tables_of(names)
-    any_width = out.options.update(max_width=10_000)
-    if any(Measurement.get(out, any_width, shown).maximum > out.width for shown in tables):
-        for number, name in enumerate(names, start=1):
-            out.print(f"  {number} {name}")
-        out.print()
-        tables = tables_of([f"{number} {name.partition(':')[0]}" for number, name in enumerate(names, start=1)])
-    for shown in tables:
-        out.print(shown)
+    about = f"{_requests(source.requests)}, a pool of {runs[0].capacity:,} token slots"
+    say(out, f"{printable(source.name)}: {about}", indent="")
+    print_head(out, head)
+    print_tables(out, labels(runs), lambda names: run_tables(runs, names, view))
+    print_meanings(out, _meanings(view, _causes(runs)), explain)
 
 
 def run_tables(runs: Sequence[Run], names: Sequence[str], view: str) -> list[Table]:
@@ -138,48 +109,38 @@ def _percents(share: dict[str, float] | None, view: str) -> list[str]:
     return [f"{100 * part:.1f}" for part in view_shares(share, view).values()]
 
 
-def _legend(view: str, causes: Sequence[str]) -> Table:
-    """What the columns of the tables mean, a line each."""
+def _meanings(view: str, causes: Sequence[str]) -> dict[str, str]:
+    """What the columns of the tables mean."""
     meanings = {part: MEANINGS[part] for part in VIEWS[view]} | {
-        "refused (%)": "of the time: the next request waited for memory",
+        "refused (%)": REFUSED,
         "running": "requests at once: the mean over iterations (the most)",
         "preempted": "times a running request lost its memory and had to come back",
         "rejected": "longer than max-model-len, or than the pool can ever hold",
     }
-    meanings |= {f"wait: {name}": meaning for cause, (name, meaning) in WAITS.items() if cause in causes}
-    return legend(meanings)
-
-
-def legend(meanings: Mapping[str, str]) -> Table:
-    """A line for each word."""
-    made = Table.grid(padding=(0, 2))
-    made.add_column(no_wrap=True)
-    for part, meaning in meanings.items():
-        made.add_row(f"  {part}", meaning)
-    return made
+    return meanings | {f"wait: {name}": meaning for cause, (name, meaning) in WAITS.items() if cause in causes}
 
 
 def print_trace(requests: Trace, facts: Mapping[str, Any]) -> None:
     """What :func:`simulator.trace.describe` found, and how the rows of the file were read."""
     out, report = console(), requests.report
-    out.print(f"{requests.name}: {_requests(facts['rows'])} over {facts['duration_s']:,.1f} s")
+    say(out, f"{printable(requests.name)}: {_requests(facts['rows'])} over {facts['duration_s']:,.1f} s", indent="")
     if report is not None:
-        out.print(f"  format {report}")
+        say(out, f"format {report}")
         if report.origin:
-            out.print(f"  the first arrives at {report.origin}; times are whole {spoken(report.resolution_ns)}")
+            say(out, f"the first arrives at {report.origin}; times are whole {spoken(report.resolution_ns)}")
         for note in report.notes:
-            out.print(f"  note: {note}")
+            say(out, f"note: {note}")
     if extras := _extras(requests, facts):
-        out.print(f"  {extras}")
+        say(out, extras)
     if facts["rate_per_s"] is not None:
         gap_cv = facts["gap_cv"]
         gaps = "" if gap_cv is None else f"; standard deviation / mean of the gaps {gap_cv:.2f} (Poisson: 1)"
-        out.print(f"  {_three_digits(facts['rate_per_s'])} requests/s{gaps}")
+        say(out, f"{_three_digits(facts['rate_per_s'])} requests/s{gaps}")
     shown = table("", "tokens", "mean", "p50", "p99", "max")
     for name in ("prompt_tokens", "output_tokens"):
         figures = facts[name]
         shown.add_row(name.removesuffix("_tokens"), *(f"{figures[key]:,.0f}" for key in ("mean", "p50", "p99", "max")))
-    out.print(shown)
+    print_table(out, shown)
 
 
 def _extras(requests: Trace, facts: Mapping[str, Any]) -> str:
@@ -188,7 +149,7 @@ def _extras(requests: Trace, facts: Mapping[str, Any]) -> str:
     if (rows := facts["rows_with_blocks"]) is not None:
         tokens = None if requests.report is None else requests.report.block_tokens
         size = "of unknown size" if tokens is None else f"of {tokens:,} tokens"
-        parts.append(f"{rows:,} row{'' if rows == 1 else 's'} with prefix blocks {size}")
+        parts.append(f"{counted(rows, 'row')} with prefix blocks {size} (a run ignores them)")
     if (sessions := facts["sessions"]) is not None:
         parts.append(f"{sessions:,} session{'' if sessions == 1 else 's'}")
     return "; ".join(parts)
@@ -203,11 +164,16 @@ def _requests(count: int) -> str:
     return f"{count:,} request{'' if count == 1 else 's'}"
 
 
-def as_json(runs: Sequence[Run]) -> dict[str, Any]:
-    """The runs of one trace with the same settings, as ``--json`` writes them: no clock and no path in it."""
+def as_json(runs: Sequence[Run], pool: PoolEstimate | None = None) -> dict[str, Any]:
+    """The runs of one trace with the same settings, as ``--json`` writes them: no clock and no path in it.
+
+    ``pool``: the sum that gave their pool, if one did.
+    """
     return {
         "trace": asdict(runs[0].trace),
         "settings": runs[0].settings.to_dict(),
+        "pool": None if pool is None else pool.to_dict(),
+        "warnings": all_warnings(runs),
         "runs": [run.summary() for run in runs],
     }
 

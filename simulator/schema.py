@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from allocators.base import InputError
 from simulator.fields import Flags, IntArray
 from simulator.files import ignore
-from simulator.jsontext import Row, Rows
+from simulator.jsontext import EditedRows, Row, Rows
+from simulator.token_counts import TokenCounter
 
 ObjectArray = NDArray[np.object_]
-Edit = Callable[[Rows, "Reading", "Counter[str]"], Rows]
-"""Rows of JSON rewritten on their way, one into one or several; what is told to the counter becomes a note."""
+Edit = Callable[[Rows, "Reading", "Counter[str]"], EditedRows]
+"""Rows rewritten on their way, one into none, one or several; what is told to the counter becomes a note."""
 
 
 class NoArrivalsError(InputError):
@@ -26,15 +27,15 @@ class Reading:
     """How a file is to be read.
 
     ``strict``: a row that would be dropped is an error. ``rate`` (requests a second) and ``seed``: Poisson arrivals for
-    a file of lengths only; with ``lengths_only`` no arrivals are needed, and none is made up. ``count_tokens``: text ->
-    tokens, for a file of texts; None counts words. ``advance`` is told the bytes of the file as they are read.
+    a file of lengths only; with ``lengths_only`` no arrivals are needed, and none is made up. ``counter`` counts the
+    tokens in a file of texts. ``advance`` is told the bytes of the file as they are read.
     """
 
     strict: bool = False
     rate: float | None = None
     seed: int = 0
     lengths_only: bool = False
-    count_tokens: Callable[[str], int] | None = None
+    counter: TokenCounter = field(default_factory=TokenCounter)
     advance: Callable[[int], object] = ignore
 
 
@@ -48,11 +49,15 @@ def _any(row: Row) -> bool:
 class Format:
     """One format of trace files: which columns are which, and the unit of its time.
 
-    ``kind``: csv or json. ``time`` ("" in a format of lengths only), ``prompt`` and ``output`` name the columns it
-    needs, ``session``, ``block_hashes`` and ``status`` those it may have ("" for none); ``a|b`` is a column that may be
-    called a or b. ``matches`` tells it by its first row (of CSV: the header's names) from another format with the same
-    columns. ``block_tokens``: the tokens of a prefix block, where the format says so. ``edit`` rewrites rows of JSON;
-    ``signs`` are the columns needed before it does, where they are others. ``remark``: noted of every file.
+    ``kind``: csv, json, or csv|json. ``time`` ("" in a format of lengths only), ``prompt`` and ``output`` name the
+    columns it needs, ``session``, ``block_hashes`` and ``status`` those it may have ("" for none); ``a|b`` is a column
+    that may be called a or b. ``matches`` tells it by its first row (of CSV: the header's names) from another format
+    with the same columns. ``block_tokens``: the tokens of a prefix block, where the format says so. ``edit`` rewrites
+    rows; ``signs`` are the columns needed before it does, where they are others, and ``also`` more that it looks at.
+    ``clock``: what its time counts from, if that is known (see :mod:`simulator.notes`). ``remark``: noted of every
+    file. ``dates``: the time may be a date too, in all rows or none. ``stated``: the unit of a number is; else seconds
+    are assumed, and that is noted; a number too large for seconds is an error. ``doubt``: why not even seconds can be
+    assumed.
     """
 
     name: str
@@ -68,7 +73,12 @@ class Format:
     block_tokens: int | None = None
     edit: Edit | None = None
     signs: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    clock: str = ""
     remark: str = ""
+    dates: bool = False
+    stated: bool = True
+    doubt: str = ""
 
     @property
     def needed(self) -> tuple[str, ...]:

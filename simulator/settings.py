@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypedDict
 
 from allocators.base import InputError, one_of, whole
 from simulator.cost import StepCost
@@ -16,6 +16,19 @@ MOST_SLOTS = 10**9
 
 MOST_SECONDS = 10**10
 """The latest time a window or a layout may be asked for: beyond the last arrival that a trace can have."""
+
+
+class SettingsFields(TypedDict, total=False):
+    """The fields of :class:`Settings`, as keywords."""
+
+    cost: StepCost | str | None
+    max_model_len: int | None
+    max_batch: int | None
+    max_batch_tokens: int | None
+    too_long: str
+    preemption: str
+    swap_slots: int
+    window_s: tuple[float | str, float | str] | None
 
 
 @dataclass(frozen=True)
@@ -61,9 +74,10 @@ class Settings:
         return None if self.window_s is None else (to_ps(self.window_s[0]), to_ps(self.window_s[1]))
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as JSON holds them; the cost as text with units."""
+        """The settings as JSON holds them; the cost as text with units, and what it stands for."""
         return {
             "cost": self.cost.to_text(),
+            "cost_of": self.cost.of,
             "max_model_len": self.max_model_len,
             "max_batch": self.max_batch,
             "max_batch_tokens": self.max_batch_tokens,
@@ -75,10 +89,11 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Settings":
-        """The settings that :meth:`to_dict` wrote."""
+        """The settings that :meth:`to_dict` wrote; earlier versions did not write what the cost stands for."""
         window = values["window_s"]
-        rest = {name: value for name, value in values.items() if name not in ("cost", "window_s")}
-        return cls(cost=StepCost.parse(values["cost"]), window_s=None if window is None else tuple(window), **rest)
+        cost = StepCost.parse(values["cost"]).with_of(str(values.get("cost_of", "not written down")))
+        rest = {name: value for name, value in values.items() if name not in ("cost", "cost_of", "window_s")}
+        return cls(cost=cost, window_s=None if window is None else tuple(window), **rest)
 
 
 def to_ps(time_s: float | str) -> int:

@@ -16,8 +16,12 @@ import numpy as np
 from allocators import Allocator, InputError, make_allocator
 from allocators.base import whole
 from simulator.cost import format_time_ps
-from simulator.replay import SettingsFields, simulate
-from simulator.settings import MOST_SLOTS, Settings
+from simulator.inputs import AnyAllocator, AnyTrace, spec_of, trace_of, with_own_limit
+from simulator.replay import simulate
+from simulator.schema import counted
+from simulator.server.hardware import Server, ServerFields, server_of
+from simulator.settings import MOST_SLOTS
+from simulator.showing import Facts, Shown
 from simulator.target import Target, Trial, judged
 from simulator.trace import Trace
 
@@ -31,8 +35,8 @@ _ROOM = 64
 """Whoever does not fit into a pool so many times as long as the longest request fits into none."""
 
 
-@dataclass(frozen=True)
-class Size:
+@dataclass(frozen=True, repr=False)
+class Size(Shown):
     """The answer for one allocator: the smallest pool found that meets the target."""
 
     allocator: str
@@ -43,6 +47,8 @@ class Size:
     """Slots of the smallest pool that can hold each request alone; no smaller one can meet any target."""
     trials: tuple[Trial, ...]
     """All pools that were tried, in order of capacity."""
+    warnings: tuple[str, ...] = ()
+    """What is worth a word about the answer, a sentence each."""
 
     @property
     def capacity(self) -> int:
@@ -65,6 +71,21 @@ class Size:
         fails = max((t.capacity for t in self.trials if not t.meets), default=0)
         return min(t.capacity for t in self.trials if t.capacity > fails)
 
+    def told(self) -> tuple[str, Facts]:
+        """The answer in a few lines."""
+        wait_s, fails = self.answer.wait_p99_s, self.fails_above
+        below = "cannot hold the largest request" if self.below is None else f"{self.below.capacity:,} slots, fails"
+        above = f"{len(fails):,} fail, the largest of {fails[-1]:,} slots" if fails else "all that were tried meet it"
+        return f"Size for {self.allocator}: {counted(self.capacity, 'slot')}", {
+            "target": str(self.target),
+            "refused": f"in {100 * self.answer.refused:.3f} % of the time",
+            "p99 wait": "nobody came" if wait_s is None else f"{wait_s:,.3f} s",
+            "next smaller": below,
+            "larger pools": above,
+            "least": f"{self.least:,} slots hold any request alone",
+            "tried": counted(len(self.trials), "pool"),
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON holds it: its figures, those of the next smaller pool, and all that were tried."""
         return {
@@ -75,25 +96,27 @@ class Size:
             "monotone": not self.fails_above,
             "safe": self.safe,
             "trials": [asdict(trial) for trial in self.trials],
+            "warnings": list(self.warnings),
         }
 
 
 def size(
-    trace: Trace,
-    spec: str,
+    trace: AnyTrace,
+    allocator: AnyAllocator,
     *,
     max_refused: float | str | None = None,
     max_wait_p99: str | None = None,
     checks: int = CHECKS,
     on_run: Callable[[], object] = lambda: None,
-    **settings: Unpack[SettingsFields],
+    **settings: Unpack[ServerFields],
 ) -> Size:
-    """The smallest pool with which the allocator of ``spec`` meets the target on the trace.
+    """The smallest pool with which the allocator, or that of a spec, meets the target on the trace.
 
     ``max_refused``: of the time covered, in how much the head of the queue may have been refused memory (0.01 or
     ``"1%"``). ``max_wait_p99``: how long 99 % of the requests that arrive in that time may wait to be admitted
     (``"2s"``); who still waits when a window ends has waited until then. ``settings`` are those of
-    :func:`~simulator.replay.simulate`. A pool that a request (not too long for max_model_len) can never fit fails.
+    :func:`~simulator.replay.simulate`; with a ``model`` and a ``gpu``, ``warnings`` says when the answer is more than
+    the GPU has left. A pool that a request (not too long for max_model_len) can never fit fails.
 
     Pools that differ in their tail only are one. The answer meets the target and the next smaller pool fails; besides
     ``checks`` smaller pools and as many larger ones are tried, near and far. When a smaller one meets the target, the
@@ -103,7 +126,8 @@ def size(
     Raises InputError for what is not allowed, and for a target that is missed with a pool that never refuses.
     """
     target, checks = Target.of(max_refused, max_wait_p99), whole("checks", checks, at_least=0)
-    pools = _Pools(trace, spec, target, settings, on_run)
+    server = server_of(with_own_limit(allocator, settings), "sought")
+    pools = _Pools(trace_of(trace), spec_of(allocator), target, server, on_run)
     unlimited = pools.unlimited()
     least = pools.least(unlimited)
     high = min(trial.capacity for trial in pools.trials if trial.meets)
@@ -117,18 +141,19 @@ def size(
         high = min(smaller)
     for distance in _spread((unlimited - high) // step, checks):
         pools.trial(high + step * distance)
-    return Size(pools.spec, target, pools.trial(high), least, tuple(sorted(pools.trials, key=lambda t: t.capacity)))
+    answer, trials = pools.trial(high), tuple(sorted(pools.trials, key=lambda t: t.capacity))
+    warnings = [*server.warnings, *pools.warnings(answer.capacity), *server.too_small_for(answer.capacity)]
+    return Size(pools.spec, target, answer, least, trials, tuple(warnings))
 
 
 class _Pools:
     """Pools of any size for one trace, allocator and target; each is simulated once."""
 
-    def __init__(
-        self, trace: Trace, spec: str, target: Target, settings: SettingsFields, on_run: Callable[[], object]
-    ) -> None:
+    def __init__(self, trace: Trace, spec: str, target: Target, server: Server, on_run: Callable[[], object]) -> None:
         self._trace, self._given, self._target, self._on_run = trace, spec, target, on_run
-        self._fields, self._settings = settings, Settings(**settings)
+        self._settings = server.settings
         self._trials: dict[int, Trial] = {}
+        self._warnings: dict[int, tuple[str, ...]] = {}
         total = trace.prompt_tokens + trace.output_tokens
         limit = self._settings.max_model_len
         fits = np.ones(len(trace), np.bool_) if limit is None else total <= limit
@@ -149,6 +174,10 @@ class _Pools:
     def trials(self) -> list[Trial]:
         """One for each pool that was simulated."""
         return list(self._trials.values())
+
+    def warnings(self, capacity: int) -> tuple[str, ...]:
+        """What is to be said of the run with a pool that was tried."""
+        return self._warnings[capacity]
 
     def unlimited(self) -> int:
         """A pool that never refuses. Raises InputError when there is none, or when even it misses the target."""
@@ -219,8 +248,8 @@ class _Pools:
         if usable not in self._trials:
             if usable != capacity:
                 allocator = self._make(usable)
-            run = simulate(self._trace, allocator, timeline_bins=0, progress=False, **self._fields)
-            self._trials[usable] = judged(run, self._target)
+            run = simulate(self._trace, allocator, timeline_bins=0, progress=False, **vars(self._settings))
+            self._trials[usable], self._warnings[usable] = judged(run, self._target), run.warnings
             self._on_run()
         return self._trials[usable]
 

@@ -1,4 +1,4 @@
-"""The traces of a sweep, and how the processes that replay them come by them.
+"""The traces of a sweep or an answer, one per seed, and how the processes that replay them come by them.
 
 A named workload is drawn from its text wherever it is needed. Anything else is read once, here, and its three columns
 are written to a scratch file, which the processes of this machine map into their memory: one copy for all of them. A
@@ -6,7 +6,7 @@ process that does not see the file, on another machine, says so, and is sent the
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -17,14 +17,22 @@ import numpy as np
 
 from allocators.base import InputError
 from simulator.catalogue import find_file
+from simulator.grid import Several, seeds_of
 from simulator.profile import profiles
 from simulator.schema import NoArrivalsError, short
 from simulator.trace import Trace, open_trace
-from simulator.workload import is_profile_file, parse_workload, split_workload
+from simulator.workload import Workload, is_profile_file, parse_workload, split_workload
 
 TraceReader = Callable[..., Trace]
 """Reads a file: (name, rate=None, seed=0) -> Trace."""
 
+DRAWS = 5
+"""How many seeds an answer on a random trace is the mean over, unless told otherwise."""
+
+_NO_SEEDS = (
+    "seeds are for workloads and files of lengths only: {} has arrivals of its own, and each seed would give the same "
+    "run"
+)
 _MOST_KEPT = 4
 _kept: dict[str, Trace] = {}
 _keeping = Lock()
@@ -113,12 +121,55 @@ def trace_sources(
             yield _written(Trace.of_workload(workload), workload.rate_per_s, workload.seed, folder)
 
 
+def drawn_traces(
+    trace: "str | os.PathLike[str] | Trace",
+    seeds: Several | None = None,
+    rate: float | None = None,
+    read: TraceReader = open_trace,
+) -> dict[int | None, Trace]:
+    """The traces that one stands for, by their seeds: several where it is drawn at random, else itself, for None.
+
+    A workload is drawn with each seed, and a file of lengths gets Poisson arrivals of ``rate`` and each seed.
+    ``seeds``: N from the workload's own seed on, or which; None: DRAWS. Raises InputError for seeds that the trace
+    cannot have, or has already.
+    """
+    text = "" if isinstance(trace, Trace) else os.fspath(trace)
+    path = find_file(text) if text else None
+    is_file = path is not None and not is_profile_file(path)
+    if isinstance(trace, Trace) or (is_file and rate is None):
+        whole = trace if isinstance(trace, Trace) else read(text)
+        if seeds is not None:
+            raise InputError(_NO_SEEDS.format(whole.name))
+        return {None: whole}
+    if is_file:
+        return {seed: read(text, rate=rate, seed=seed) for seed in seeds_of("seeds", DRAWS if seeds is None else seeds)}
+    first = read(text, rate=rate)
+    workload = parse_workload(text) if path is None else Workload(text)
+    numbers = _from(workload.seed, DRAWS if seeds is None else seeds, "seed=" in split_workload(text)[1], text)
+    return {
+        seed: first if seed == workload.seed else Trace.of_workload(replace(workload, seed=seed)) for seed in numbers
+    }
+
+
+def listed_seeds(traces: Mapping[int | None, Trace]) -> str:
+    """The seeds of traces: ``0 to 4``, or ``3, 7``; "" for a trace that was not drawn."""
+    seeds = [seed for seed in traces if seed is not None]
+    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
+def _from(first: int, seeds: Several, is_given: bool, text: str) -> list[int]:
+    """The seeds of a workload: so many from its own on, or those listed, if it has none of its own."""
+    is_count = isinstance(seeds, int) or (isinstance(seeds, str) and seeds.strip().isdecimal())
+    if is_given and not is_count:
+        raise InputError(f"seed is given twice: in {short(text)}, and as seeds(={seeds})")
+    return [first + seed if is_count else seed for seed in seeds_of("seeds", seeds)]
+
+
 def _stretched(trace: Trace, rates: Sequence[float], seeds: Sequence[int], folder: Path) -> Iterator[TraceSource]:
     if seeds:
-        raise InputError(
-            f"seeds are for workloads and files of lengths only: {trace.name} has arrivals of its own, and each seed "
-            "would give the same run"
-        )
+        raise InputError(_NO_SEEDS.format(trace.name))
     own = len(trace) / trace.duration_s if trace.duration_s else None
     if not rates:
         yield _written(trace, own, None, folder)
@@ -136,7 +187,7 @@ def _written(trace: Trace, rate: float | None, seed: int | None, folder: Path) -
     try:
         np.save(path, np.stack([trace.arrival_ns, trace.prompt_tokens, trace.output_tokens]))
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}; TMPDIR names another folder") from None
+        raise InputError(f"{path} cannot be written: {error.strerror or error}; TMPDIR names another folder") from None
     return TraceSource(f"sha256:{trace.sha256}", rate, seed, trace.name, path)
 
 

@@ -1,27 +1,36 @@
 """``kvfrag sweep``: many runs side by side, a table, a results file, a curve."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 import typer
 
 from allocators.base import InputError, one_of
 from simulator.catalogue import find_file
-from simulator.executors import LostError, dask_executor
-from simulator.grid import positives, seeds_of, wholes
+from simulator.cluster import dask_executor
+from simulator.executors import LostError
+from simulator.grid import expand, positives, seeds_of, wholes
 from simulator.jobs import figure_types
 from simulator.journal import Journal, journal_at
+from simulator.option_groups import OUTPUT, OptionGroup, with_groups
 from simulator.options import (
+    Columns,
+    Explain,
     Format,
     Quiet,
     StoppedError,
     Strict,
+    Tokenizer,
+    TraceOptions,
     check_picture,
     draw,
     note,
+    note_all,
     read_trace,
     whole_number,
 )
@@ -30,62 +39,89 @@ from simulator.progress import is_watched
 from simulator.report import check_outputs
 from simulator.schema import counted
 from simulator.server_options import (
-    Cost,
-    Gpu,
-    Memory,
-    Model,
-    Preemption,
-    SwapSlots,
-    TooLong,
-    Window,
-    pool_slots,
-    server_settings,
-    step_cost,
+    MAX_BATCH,
+    MAX_BATCH_TOKENS,
+    AllocatorOptions,
+    BatchOptions,
+    HardwareOptions,
+    MemoryOption,
+    PoolOptions,
+    ServerOptions,
+    allocator_option,
+    as_option,
 )
 from simulator.sweep_report import curves, print_sweep
 from simulator.sweeping import carry_out_all
 from simulator.trace import Trace
 
+_MACHINES = "Machines"
 _SEVERAL = "One number, or several: 1,2,4 or START:STOP:STEP."
 
 
-def _several(metavar: str, help: str) -> Any:
-    return typer.Option(metavar=metavar, help=f"{help} {_SEVERAL}")
+def _several(metavar: str, help: str, *names: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=f"{help} {_SEVERAL}")
 
 
+@dataclass(frozen=True)
+class GridAllocatorOptions(AllocatorOptions):
+    """Which allocators, several in braces."""
+
+    allocator: Annotated[
+        list[str] | None,
+        allocator_option("paged:block_size=16, several in braces, quoted: 'paged:block_size={1,16}'"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class GridPoolOptions(OptionGroup):
+    """How large the pools are."""
+
+    section: ClassVar[str] = PoolOptions.section
+    capacity: Annotated[str | None, _several("SLOTS", "Size of the pool in token slots.")] = None
+    memory: MemoryOption = None
+
+
+@dataclass(frozen=True)
+class GridBatchOptions(OptionGroup):
+    """How much is served at once."""
+
+    section: ClassVar[str] = BatchOptions.section
+    max_model_len: Annotated[str | None, _several("N", "Longest prompt + output, in tokens.")] = None
+    max_batch: Annotated[str | None, _several("N", "Most requests running at once.", *MAX_BATCH)] = None
+    max_batch_tokens: Annotated[str | None, _several("N", "Most new tokens in one iteration.", *MAX_BATCH_TOKENS)] = (
+        None
+    )
+
+
+@dataclass(frozen=True)
+class GridTraceOptions(OptionGroup):
+    """How the trace is read, and what is drawn."""
+
+    section: ClassVar[str] = TraceOptions.section
+    rate: Annotated[
+        str | None, _several("R", "Requests per second; a trace with arrivals of its own is stretched to it.")
+    ] = None
+    seeds: Annotated[
+        str | None, typer.Option(metavar="N", help="N seeds from 0 on, or which: 3,7. For what is drawn.")
+    ] = None
+    format: Format = None
+    strict: Strict = False
+    columns: Columns = None
+    tokenizer: Tokenizer = None
+
+
+@with_groups
 def sweep(
     trace: Annotated[
         str,
         typer.Argument(metavar="TRACE", help="A trace file, a public trace, or a workload: sharegpt:duration=900."),
     ],
-    allocator: Annotated[
-        list[str],
-        typer.Option(
-            "-a",
-            "--allocator",
-            metavar="SPEC",
-            help="Such as paged:block_size=16, or several in braces, quoted: 'paged:block_size={1,16}'; or your own: "
-            "package.module.Class:arg=1. Repeat for more.",
-        ),
-    ],
-    capacity: Annotated[str | None, _several("SLOTS", "Size of the pool in token slots.")] = None,
-    memory: Memory = None,
-    model: Model = None,
-    gpu: Gpu = None,
-    rate: Annotated[
-        str | None, _several("R", "Requests a second; a trace with arrivals of its own is stretched to it.")
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="N", help="So many seeds from 0 on, or which: 3,7. For what is drawn.")
-    ] = None,
-    max_model_len: Annotated[str | None, _several("N", "Longest prompt + output, in tokens.")] = None,
-    max_batch: Annotated[str | None, _several("N", "Most requests running at once.")] = None,
-    max_batch_tokens: Annotated[str | None, _several("N", "Most new tokens in one iteration.")] = None,
-    too_long: TooLong = "reject",
-    preemption: Preemption = "recompute",
-    swap_slots: SwapSlots = None,
-    cost: Cost = None,
-    window: Window = None,
+    allocators: GridAllocatorOptions,
+    pool: GridPoolOptions,
+    hardware: HardwareOptions,
+    batch: GridBatchOptions,
+    server: ServerOptions,
+    reading: GridTraceOptions,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -93,20 +129,39 @@ def sweep(
             "--output",
             metavar="FILE",
             help="Keep results as they come: .csv or .parquet. The same command, or one with a larger grid, goes on.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curves: .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the curves: .png, .svg or .pdf.", rich_help_panel=OUTPUT),
+    ] = None,
     x: Annotated[
-        str | None, typer.Option("--x", metavar="COLUMN", help="Across; default: the first setting that varies.")
+        str | None,
+        typer.Option(
+            "--x",
+            metavar="COLUMN",
+            help="Across; default: the first setting that varies.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    y: Annotated[str, typer.Option("--y", metavar="COLUMN", help="Upwards: a figure of the results file.")] = "used",
-    workers: Annotated[int | None, whole_number("N", "Processes on this machine; default: one a core.")] = None,
-    dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Run on a Dask cluster: tcp://host:8786, its scheduler's.")
-    ] = None,
-    format: Format = None,
-    strict: Strict = False,
+    y: Annotated[
+        str,
+        typer.Option("--y", metavar="COLUMN", help="Upwards: a figure of the results file.", rich_help_panel=OUTPUT),
+    ] = "used",
+    explain: Explain = False,
     quiet: Quiet = False,
+    workers: Annotated[
+        int | None, whole_number("N", "Processes on this machine; default: one per core.", section=_MACHINES)
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on a Dask cluster: tcp://host:8786, its scheduler's.",
+            rich_help_panel=_MACHINES,
+        ),
+    ] = None,
 ) -> None:
     """Replay a trace against every allocator with every setting, on all cores or a cluster; a row a run."""
     if plot is not None:
@@ -116,31 +171,21 @@ def sweep(
         raise InputError("--x needs --plot FILE: it says what is drawn")
     if dask is not None and workers is not None:
         raise InputError("--workers is for this machine, and --dask for a cluster; give one of them")
-    check_outputs({"-o": output, "--plot": plot}, [find_file(trace), model])
-    lengths, batches, tokens = (
-        [None] if given is None else wholes(name, given)
-        for name, given in (
-            ("--max-model-len", max_model_len),
-            ("--max-batch", max_batch),
-            ("--max-batch-tokens", max_batch_tokens),
-        )
-    )
-    rates = None if rate is None else positives("--rate", rate)
-    numbers = None if seeds is None else seeds_of("--seeds", seeds)
-    sizes = [None] if capacity is None else wholes("--capacity", capacity)
-    slots = [pool_slots(size, memory, model) for size in sizes]
-    settings: dict[str, Any] = vars(
-        server_settings(
-            *(lengths[0], batches[0], tokens[0], too_long, preemption, swap_slots),
-            *(step_cost(cost, model, gpu), window),
-        )
-    )
-    settings |= {"max_model_len": lengths, "max_batch": batches, "max_batch_tokens": tokens}
+    check_outputs({"-o": output, "--plot": plot}, [find_file(trace), hardware.model])
+    settings: dict[str, Any] = {**vars(hardware), **server.fields(), "memory": pool.memory}
+    settings |= {
+        name: [None] if given is None else wholes(as_option(name), given) for name, given in vars(batch).items()
+    }
+    capacities = None if pool.capacity is None else wholes("--capacity", pool.capacity)
+    rates = None if reading.rate is None else positives("--rate", reading.rate)
+    numbers = None if reading.seeds is None else seeds_of("--seeds", reading.seeds)
+    specs = allocators.specs(expanded=expand)
     say = partial(note, quiet)
     notes = iter([quiet])  # a file that is read for each rate and seed is noted once
 
     def read(text: str, rate: float | None = None, seed: int = 0) -> Trace:
-        return read_trace(text, strict, quiet if rate is None else next(notes, True), format, rate, seed=seed)
+        silent = quiet if rate is None else next(notes, True)
+        return read_trace(text, reading.strict, silent, reading.format, rate, reading.tokenizer, seed, reading.columns)
 
     try:
         with ExitStack() as stack:
@@ -148,7 +193,15 @@ def sweep(
             # That nobody works is said to those who asked for quiet too: they would wait for ever.
             executor = None if dask is None else stack.enter_context(dask_executor(dask, partial(note, False)))
             plan = stack.enter_context(
-                planned(trace, allocator, capacity=slots, rate=rates, seeds=numbers, read=read, **settings)
+                planned(
+                    *(trace, specs),
+                    capacity=capacities,
+                    rate=rates,
+                    seeds=numbers,
+                    read=read,
+                    spelled=as_option,
+                    **settings,
+                )
             )
             across = _across(plan, x) if plot is not None else ""
             if plan.repeated:
@@ -169,8 +222,9 @@ def sweep(
     if output is not None:
         say(f"wrote {output}: {of_all}")
     if plot is not None:
-        _draw(table, across, y, plot, quiet)
-    print_sweep(table, everything=output is None)
+        _draw(table, plan.typed, across, y, plot, quiet)
+    print_sweep(table, plan.typed, everything=output is None, head=plan.lines, explain=explain)
+    note_all(quiet, table.attrs["warnings"])
     failed = int(table["error"].notna().sum())
     if failed:
         note(
@@ -195,8 +249,8 @@ def _across(plan: Plan, x: str | None) -> str:
     return [*numbers, *names][0]
 
 
-def _draw(table: pd.DataFrame, x: str, y: str, path: Path, quiet: bool) -> None:
-    drawn, left_out = curves(table, x, y)
+def _draw(table: pd.DataFrame, specs: Sequence[str], x: str, y: str, path: Path, quiet: bool) -> None:
+    drawn, left_out = curves(table, specs, x, y)
     if left_out:
         note(quiet, f"not drawn, for want of {x} or {y}: {', '.join(left_out)}")
     if drawn.empty:

@@ -11,19 +11,22 @@ import pandas as pd
 
 from allocators.base import InputError, whole
 from simulator import executors
+from simulator.cluster import cluster_of
 from simulator.grid import Several
+from simulator.inputs import AnyAllocator, AnyTrace
 from simulator.jobs import Job, Outcome
 from simulator.journal import Journal, journal_at
-from simulator.plan import AnyTrace, Plan, planned
+from simulator.plan import Plan, planned
 from simulator.progress import progress_bar
 from simulator.report import check_outputs
+from simulator.run_notes import table_warnings
 
 
 def sweep(
     trace: AnyTrace,
-    allocators: str | Sequence[str],
+    allocators: AnyAllocator | Sequence[AnyAllocator],
     *,
-    capacity: Several,
+    capacity: Several | None = None,
     rate: Several | None = None,
     seeds: Several | None = None,
     executor: Executor | None = None,
@@ -35,10 +38,11 @@ def sweep(
     """Replay traces against every allocator with every setting: a table with a row a run, in the order of the grid.
 
     ``trace``: a Trace, or what a command line names: a file, a workload. ``allocators``: specs, with lists in braces,
-    ``paged:block_size={1,8,16}``. ``capacity``: slots. ``rate``: requests a second; a trace with arrivals of its own is
-    stretched to it. ``seeds``: so many from 0 on, or which; for what is drawn. ``settings``: the fields of
-    :class:`~simulator.settings.Settings`. A number may be several, see :mod:`simulator.grid`; any setting but the
-    window may be a list.
+    ``paged:block_size={1,8,16}``; an allocator stands for its spec. ``capacity``: slots; or ``memory`` of a ``model``,
+    or what a ``gpu`` has left beside it, as for :func:`~simulator.replay.simulate`. ``rate``: requests per second; a
+    trace with arrivals of its own is stretched to it. ``seeds``: N from 0 on, or which; for what is drawn.
+    ``settings``: those of :class:`~simulator.server.hardware.ServerFields`. A number may be several, see
+    :mod:`simulator.grid`; any of :class:`~simulator.settings.Settings` but the window may be a list.
 
     ``executor``: any of ``concurrent.futures``; None: so many ``workers`` of this machine (None: all its cores).
     ``out``: a file, .csv or .parquet, to which results are kept as they come; called again, it goes on with those it
@@ -46,7 +50,8 @@ def sweep(
 
     Columns: ``allocator`` and each option of any (NaN for one without it), ``capacity``, the settings, ``trace``,
     ``rate``, ``seed``; the figures of ``Run.summary()``, shares under their own names, those of the saturated time
-    ending in ``_saturated``; ``error``, what went wrong with a run that failed; ``run``, what it is known by.
+    ending in ``_saturated``; ``cost_of``, what the cost stands for; ``error``, what went wrong with a run that failed;
+    ``run``, what it is known by. ``table.attrs["warnings"]``: what is worth a word, a list of sentences.
 
     Raises InputError, before anything runs, for what is wrong with the grid, the trace or the file, and LostError when
     the executor gives up; what was done by then is in the file.
@@ -93,11 +98,14 @@ def carry_out_all(
             if executor is None:
                 executors.run_here(todo, count, done, say)
             else:
-                executors.run_elsewhere(todo, executor, done)
+                cluster = cluster_of(executor, say)
+                check = None if cluster is None else cluster.check
+                executors.run_elsewhere(todo, cluster or executor, done, check)
         finally:
             if journal is not None:
                 journal.close()
     table = plan.table(outcomes)
     if journal is not None:
         journal.finish(table)
+    table.attrs["warnings"] = [*plan.warnings, *table_warnings(table)]
     return table

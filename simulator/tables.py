@@ -7,18 +7,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from simulator.exact import Ints, added, seconds_of
 from simulator.ledger import CATEGORIES
-from simulator.run import REQUEST_TYPES, WAIT, WAITED
+from simulator.run import REQUEST_TYPES, WAITED
 from simulator.trace import Trace
-from simulator.waits import Exact
-
-_EXACT_FLOAT = 1 << 53
 
 
 def timeline_table(
     edges_ps: Sequence[int],
     parts: Mapping[str, list[int]],
-    waiting: tuple[Exact, Exact],
+    waiting: tuple[Ints, Ints],
     returning: list[int],
     preemptions: NDArray[np.int64],
 ) -> pd.DataFrame:
@@ -33,7 +31,7 @@ def timeline_table(
     first = _overlaps(*waiting, edges_ps) if lengths else []
     whole |= {"waiting": [one + more for one, more in zip(first, returning, strict=False)]}
     whole |= {"largest_free": parts["largest"], "refused_although_free": parts["external_ps"]}
-    seconds = seconds_of(np.array(edges_ps, object))
+    seconds = seconds_of(edges_ps)
     means = {
         name: np.array([value / length_ps for value, length_ps in zip(values, lengths, strict=False)])
         for name, values in whole.items()
@@ -46,35 +44,50 @@ def requests_table(
     trace: Trace,
     outputs: NDArray[np.int64],
     status: NDArray[np.int8],
-    admitted_ps: Exact,
-    finished_ps: Exact,
+    admitted_ps: Ints,
+    finished_ps: Ints,
     preemptions: NDArray[np.int64],
-    waits_ps: Mapping[str, Exact],
+    waits_ps: Mapping[str, Ints],
 ) -> pd.DataFrame:
     """``Run.requests``. ``outputs`` after truncation; ``status``: places in ``run.STATUS``; times of -1: it never came
-    to that; ``waits_ps`` by cause."""
+    to that; ``waits_ps`` by cause, in the order of ``waits.CAUSES``."""
+    waits = dict(zip(WAITED, (added([*waits_ps.values()]), *waits_ps.values()), strict=True))
     return pd.DataFrame(
         {
-            "arrival_s": seconds_of(trace.arrival_ns, 9),
+            "arrival_s": seconds_of(_picoseconds(trace.arrival_ns)),
             "prompt_tokens": trace.prompt_tokens.astype(np.int64),
             "output_tokens": outputs,
-            "admitted_s": seconds_of(admitted_ps),
-            "finished_s": seconds_of(finished_ps),
+            "admitted_s": _seconds(admitted_ps),
+            "finished_s": _seconds(finished_ps),
             "preemptions": preemptions,
             "status": pd.Categorical.from_codes(status, dtype=REQUEST_TYPES["status"]),  # type: ignore[call-overload]
-            WAITED: sum(waits_ps.values()),
-            **{WAIT.format(cause): values for cause, values in waits_ps.items()},
+            **{f"{wait}_s": seconds_of(values) for wait, values in waits.items()},
+            **{f"{wait}_ps": values for wait, values in waits.items()},
         }
     )
 
 
-def _overlaps(begun_ps: Exact, ended_ps: Exact, edges_ps: Sequence[int]) -> list[int]:
+def _picoseconds(times_ns: NDArray[np.int64]) -> Ints:
+    return times_ns.astype(object if int(times_ns[-1]) >> 52 else np.int64) * 1000
+
+
+def _seconds(times_ps: Ints) -> NDArray[np.float64]:
+    """Seconds, NaN where the time is -1."""
+    seconds = seconds_of(times_ps)
+    seconds[(times_ps < 0).astype(bool)] = np.nan
+    return seconds
+
+
+def _overlaps(begun_ps: Ints, ended_ps: Ints, edges_ps: Sequence[int]) -> list[int]:
     """For each bin, the time that the spans have in it, all together: exact, in picoseconds."""
-    up_to = [ended - begun for begun, ended in zip(*(_passed(times, edges_ps) for times in (ended_ps, begun_ps)), strict=True)]
+    up_to = [
+        ended - begun
+        for begun, ended in zip(*(_passed(times, edges_ps) for times in (ended_ps, begun_ps)), strict=True)
+    ]
     return [high - low for low, high in pairwise(up_to)]
 
 
-def _passed(times_ps: Exact, edges_ps: Sequence[int]) -> list[int]:
+def _passed(times_ps: Ints, edges_ps: Sequence[int]) -> list[int]:
     """The time from each of these instants to an edge, where it is later, all together; for every edge."""
     ordered = np.sort(times_ps)
     high, low = (
@@ -84,13 +97,3 @@ def _passed(times_ps: Exact, edges_ps: Sequence[int]) -> list[int]:
     return [
         count * edge - (int(high[count]) << 31) - int(low[count]) for count, edge in zip(counts, edges_ps, strict=True)
     ]
-
-
-def seconds_of(times: Exact, places: int = 12) -> NDArray[np.float64]:
-    """Times in seconds x 10^places as seconds, each to the nearest float; NaN for -1."""
-    seconds = np.full(len(times), np.nan)
-    small = ((times >= 0) & (times < _EXACT_FLOAT)).astype(bool)
-    seconds[small] = times[small].astype(np.float64) / 10.0**places
-    large = np.flatnonzero(times >= _EXACT_FLOAT)
-    seconds[large] = [int(time) / 10**places for time in times[large]]
-    return seconds

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -22,6 +22,9 @@ from simulator.formats import Reader
 from simulator.profile import profiles
 from simulator.reading import read_file, read_frame
 from simulator.schema import Columns, ObjectArray, Reading, Report, objects, short
+from simulator.showing import Facts, Shown
+from simulator.stdin import file_name
+from simulator.tokenizer import Tokenizer, token_counter
 from simulator.workload import Workload, WorkloadOptions, is_profile_file, parse_workload, split_workload
 
 _GAPS_AT_ONCE = 1 << 20
@@ -33,12 +36,13 @@ class ReadOptions(TypedDict, total=False):
     format: str | Reader | None
     rate: float | None
     seed: int
-    count_tokens: Callable[[str], int] | None
+    count_tokens: Tokenizer | None
+    columns: str | Mapping[str, str] | None
     advance: Callable[[int], object]
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Shown):
     """Requests in order of arrival, one row each; the columns have one entry a row and are read-only.
 
     ``arrival_ns``: nanoseconds from the first arrival, sorted. ``prompt_tokens`` and ``output_tokens``: at least 1.
@@ -70,20 +74,26 @@ class Trace:
         *,
         rate: float | None = None,
         seed: int = 0,
-        count_tokens: Callable[[str], int] | None = None,
+        count_tokens: Tokenizer | None = None,
+        columns: str | Mapping[str, str] | None = None,
         advance: Callable[[int], object] = ignore,
     ) -> "Trace":
         """Read a trace file, plain or gzip, of any format in :data:`simulator.formats.FORMATS`, or Parquet.
 
         The format is recognised from the content unless named; see :func:`simulator.register_reader` for one's own.
+        ``columns`` says which column is which in any other file: ``{"arrival": "time", "prompt": "input_len", "output":
+        "output_len"}`` or ``"arrival=time,prompt=input_len,output=output_len"``, with ``session`` and ``block_hashes``
+        if there are; ``created:ms`` tells the unit of a time, and ``usage.prompt_tokens`` is a path in JSON. The path
+        ``-`` is standard input.
         Rows that cannot be used are dropped and counted in ``report``; with ``strict``, the first one is an error. A
-        file of lengths only gets Poisson arrivals of ``rate`` requests a second and ``seed``; one of texts is counted
-        by ``count_tokens``, else in words. ``advance`` is told the bytes of the file as they are read. Raises
-        InputError, one line that names the file.
+        file of lengths only gets Poisson arrivals of ``rate`` requests a second and ``seed``. The tokens of texts are
+        counted by ``count_tokens``: a ``tokenizer.json``, a function (text -> tokens), or its dotted path, whose code
+        is run; else they are words, or characters where a text hardly has blanks. ``advance`` is told the bytes of the
+        file as they are read. Raises InputError, one line that names the file.
         """
-        reading = Reading(strict, rate, seed, count_tokens=count_tokens, advance=advance)
-        columns, report = read_file(path, format, reading)
-        return cls._from(columns, Path(path).name, report)
+        reading = Reading(strict, rate, seed, counter=token_counter(count_tokens), advance=advance)
+        read, report = read_file(path, format, reading, columns)
+        return cls._from(read, file_name(path), report)
 
     @classmethod
     def workload(
@@ -104,17 +114,21 @@ class Trace:
         return cls.from_columns(arrival_ns, prompt, output, name=str(workload))
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, name: str = "frame") -> "Trace":
+    def from_frame(
+        cls, frame: pd.DataFrame, name: str = "frame", columns: str | Mapping[str, str] | None = None
+    ) -> "Trace":
         """Read a DataFrame with the columns of the neutral format: arrival_s, prompt_tokens, output_tokens.
 
-        ``session`` and ``block_hashes`` (sequences of numbers) may be there too; any others are left alone. Seconds are
-        read as they would be printed, to whole nanoseconds. Raises InputError on a row that cannot be used.
+        ``session`` and ``block_hashes`` (sequences of numbers) may be there too; any others are left alone. The columns
+        may have other usual names, or those that ``columns`` says, as in :meth:`read`. Arrivals are seconds, dates or
+        durations. Seconds are read as they would be printed, a float32 as a float32 is, to whole nanoseconds. Raises
+        InputError on a row that cannot be used.
         """
         try:
-            columns, report = read_frame(frame)
+            read, report = read_frame(frame, columns)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-        return cls._from(columns, name, report)
+        return cls._from(read, name, report)
 
     @classmethod
     def from_columns(
@@ -158,6 +172,21 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
+
+    def told(self) -> tuple[str, Facts]:
+        """The trace in a few lines."""
+        columns = {"prompt": self.prompt_tokens, "output": self.output_tokens}
+        lengths = {
+            name: f"{tokens.mean():,.1f} tokens on average, at most {tokens.max():,}"
+            for name, tokens in columns.items()
+        }
+        return f"Trace {self.name}", {
+            "requests": f"{len(self):,}",
+            "arrivals": f"over {self.duration_s:,.1f} s" if self.duration_s else "all at once",
+            **lengths,
+            **({} if self.session is None else {"sessions": f"{len(set(self.session.tolist()) - {''}):,}"}),
+            **({} if self.block_hashes is None else {"prefix blocks": "of the prompts, as hashes"}),
+        }
 
     def __getitem__(self, rows: slice | Flags | IntArray) -> "Trace":
         """The requests of these rows (``trace[:100]``, a mask, or row numbers) as a trace that begins at 0."""
@@ -287,7 +316,7 @@ def _distribution(tokens: IntArray) -> dict[str, float]:
 def open_trace(text: str, strict: bool = False, **options: Unpack[ReadOptions]) -> Trace:
     """The trace that a command line names.
 
-    That is a file; a public trace that was downloaded, ``azure-2023-conv``; or a workload,
+    That is a file; ``-``, standard input; a public trace that was downloaded, ``azure-2023-conv``; or a workload,
     ``sharegpt:rate=4,duration=900``, whose lengths may also come from a file (a profile, a trace) or a public trace.
     ``options`` are those of :meth:`Trace.read`. Raises InputError, one line, when it is none of these, or no good one.
     """

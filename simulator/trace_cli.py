@@ -1,13 +1,13 @@
 """``kvfrag trace``: look at request traces, make them, and fetch public ones."""
 
-import importlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.table import Table
 from tqdm import tqdm
 
 from allocators.base import InputError, one_of
@@ -15,11 +15,13 @@ from simulator.catalogue import CATALOGUE, find_file
 from simulator.download import DownloadError, download
 from simulator.export import check_ending, write_trace
 from simulator.options import (
+    Columns,
     Format,
     Json,
     Quiet,
     Rate,
     Strict,
+    Tokenizer,
     TraceArgument,
     check_picture,
     draw,
@@ -30,9 +32,11 @@ from simulator.options import (
     read_trace,
 )
 from simulator.output import write_whole
+from simulator.printing import console, print_table, table
 from simulator.profile import measure_profile
-from simulator.report import check_outputs, console, print_trace, table, write_json
-from simulator.schema import NoArrivalsError
+from simulator.report import check_outputs, print_trace, write_json
+from simulator.schema import NoArrivalsError, counted
+from simulator.standard import printable
 from simulator.trace import Trace, describe
 from simulator.workload import parse_workload
 
@@ -40,12 +44,6 @@ trace_app = typer.Typer(help="Look at request traces, convert and make them, fet
 
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="The neutral format: .csv, .csv.gz or .parquet.")
-]
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="package.module.function", help="Text -> number of tokens, for a file of texts; default: words."
-    ),
 ]
 
 
@@ -57,6 +55,8 @@ def info(
     ] = None,
     json_to: Json = None,
     format: Format = None,
+    columns: Columns = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -65,7 +65,8 @@ def info(
     if plot is not None:
         check_picture(plot)
     check_outputs({"--json": json_file(json_to), "--plot": plot}, [find_file(trace)])
-    requests = read_trace(trace, strict, quiet or json_to != "-", format, rate)  # the table tells what was dropped
+    silent = quiet or json_to != "-"  # the table tells what was dropped
+    requests = read_trace(trace, strict, silent, format, rate, tokenizer, columns=columns)
     facts = describe(requests)
     if plot is not None:
         from simulator.plots import trace_overview
@@ -82,16 +83,16 @@ def info(
 def convert(
     trace: TraceArgument,
     output: Output,
-    tokenizer: Tokenizer = None,
     format: Format = None,
+    columns: Columns = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a trace of any format in the neutral one; sessions and block hashes are kept."""
     _check_output(output, trace)
-    count_tokens = None if tokenizer is None else _function(tokenizer)
-    whole = read_trace(trace, strict, quiet, format, rate, count_tokens)
+    whole = read_trace(trace, strict, quiet, format, rate, tokenizer, columns=columns)
     _write(whole, output, quiet, _blocks(whole))
 
 
@@ -106,6 +107,8 @@ def cut(
         tuple[int, int] | None, typer.Option(metavar="FIRST END", help="Requests from 0 in order; END excluded.")
     ] = None,
     format: Format = None,
+    columns: Columns = None,
+    tokenizer: Tokenizer = None,
     rate: Rate = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -116,10 +119,10 @@ def cut(
     if requests is not None and not 0 <= requests[0] < requests[1]:
         raise InputError(f"--requests(={requests[0]} {requests[1]}) must be FIRST END with 0 <= FIRST < END")
     _check_output(output, trace)
-    whole = read_trace(trace, strict, quiet, format, rate)
+    whole = read_trace(trace, strict, quiet, format, rate, tokenizer, columns=columns)
     part = whole[slice(*requests)] if requests is not None else whole.between(*time or ("", ""))
     _write(part, output, quiet, None if part.block_hashes is None else _blocks(whole))
-    print(f"{_in_short(part)}, a part of {whole.name}: {_in_short(whole)}")
+    print(f"{_in_short(part)}, a part of {printable(whole.name)}: {_in_short(whole)}")
 
 
 @trace_app.command()
@@ -129,6 +132,8 @@ def scale(
     rate: Annotated[float | None, number("FACTOR", "So many times as many requests a second.")] = None,
     lengths: Annotated[float | None, number("FACTOR", "Prompts and outputs so many times as long.")] = None,
     format: Format = None,
+    columns: Columns = None,
+    tokenizer: Tokenizer = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -136,14 +141,14 @@ def scale(
     if rate is None and lengths is None:
         raise InputError("scale what? --rate FACTOR, --lengths FACTOR, or both")
     _check_output(output, trace)
-    whole = read_trace(trace, strict, quiet, format)
+    whole = read_trace(trace, strict, quiet, format, tokenizer=tokenizer, columns=columns)
     scaled = whole.scaled(1.0 if rate is None else rate, 1.0 if lengths is None else lengths)
     if whole.block_hashes is not None and scaled.block_hashes is None:
         note(quiet, "block hashes are left out: prompts of other lengths have others")
     if lengths is not None and (raised := _raised_to_one(whole, lengths)):
         note(quiet, f"lengths below 1 token, raised to 1: {raised}")
     _write(scaled, output, quiet, None if scaled.block_hashes is None else _blocks(whole))
-    print(f"{_in_short(scaled)}, scaled from {whole.name}: {_in_short(whole)}")
+    print(f"{_in_short(scaled)}, scaled from {printable(whole.name)}: {_in_short(whole)}")
     if lengths is not None:
         print(f"mean lengths {_means(scaled)}, scaled from {_means(whole)}")
 
@@ -186,26 +191,30 @@ def profile(
     trace: TraceArgument,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.json", help="The profile, a JSON file.")],
     format: Format = None,
+    columns: Columns = None,
+    tokenizer: Tokenizer = None,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a length profile, to share a workload without its trace: FILE.json:rate=4 then draws from it."""
     check_outputs({"--output": output}, [find_file(trace)])
-    timed, requests = _maybe_timed(trace, strict, quiet, format)
+    timed, requests = _maybe_timed(trace, strict, quiet, format, tokenizer, columns)
     facts = describe(requests)
     rate, cv = (facts["rate_per_s"], facts["gap_cv"]) if timed else (None, None)
-    about = f"lengths of {requests.name}, {len(requests):,} requests"
+    about = f"lengths of {requests.name}, {counted(len(requests), 'request')}"
     made = measure_profile(output.stem, requests.prompt_tokens, requests.output_tokens, rate, cv, about)
     write_whole(output, (json.dumps(made, separators=(",", ":")) + "\n").encode())
     note(quiet, f"wrote {output}: {about}")
 
 
-def _maybe_timed(trace: str, strict: bool, quiet: bool, format: str | None) -> tuple[bool, Trace]:
+def _maybe_timed(
+    trace: str, strict: bool, quiet: bool, format: str | None, tokenizer: str | None, columns: str | None
+) -> tuple[bool, Trace]:
     """Whether a trace has arrivals of its own, and the trace."""
     try:
-        return True, read_trace(trace, strict, quiet, format)
+        return True, read_trace(trace, strict, quiet, format, tokenizer=tokenizer, columns=columns)
     except NoArrivalsError:
-        return False, read_trace(trace, strict, True, format, rate=1.0)
+        return False, read_trace(trace, strict, True, format, 1.0, tokenizer, columns=columns)
 
 
 @trace_app.command("download")
@@ -216,7 +225,7 @@ def fetch(
 ) -> None:
     """Fetch a public trace from its publisher into the cache folder; kvfrag run NAME then finds it."""
     if name is None:
-        console().print(_catalogue())
+        print_table(console(), _catalogue())
         return
     one_of("NAME", name, list(CATALOGUE))
     source = CATALOGUE[name]
@@ -227,13 +236,13 @@ def fetch(
         # Neither the options nor an input of theirs are wrong: exit code 1, not 2.
         note(False, f"kvfrag: {error}")
         raise typer.Exit(1) from None
-    print(f"{name} is in {source.path}{'' if fetched else ' (it was there already)'}")
+    print(f"{name} is in {printable(str(source.path))}{'' if fetched else ' (it was there already)'}")
     if source.sha256 is None:
         note(quiet, f"{name} is not verified: the publisher gives no checksum; --force fetches it again")
     print(f"licence {source.licence}; cite {source.citation}")
 
 
-def _catalogue() -> Any:
+def _catalogue() -> Table:
     shown = table("Public traces", "name", "licence", "what it is", "here")
     for name, source in CATALOGUE.items():
         shown.add_row(name, source.licence, source.about, "yes" if source.path.is_file() else "-")
@@ -275,15 +284,3 @@ def _in_short(trace: Trace) -> str:
     facts: Mapping[str, Any] = describe(trace)
     rate = "all at once" if facts["rate_per_s"] is None else f"{facts['rate_per_s']:.4g}/s"
     return f"{len(trace):,} request{'' if len(trace) == 1 else 's'} over {trace.duration_s:,.1f} s ({rate})"
-
-
-def _function(path: str) -> Callable[[str], int]:
-    """A function of the user's own, by its dotted path."""
-    module, _, name = path.rpartition(".")
-    try:
-        function = getattr(importlib.import_module(module), name, None) if module else None
-    except ImportError as error:
-        raise InputError(f"--tokenizer(={path}): {module} cannot be imported: {error}") from None
-    if not callable(function):
-        raise InputError(f"--tokenizer(={path}) must be package.module.function")
-    return cast(Callable[[str], int], function)

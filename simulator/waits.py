@@ -5,12 +5,11 @@ waits is looked at when the iteration in progress ends. Once a request has run a
 is for coming back.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.engine.queue import AGAIN, HEAD, ITERATION
+from simulator.exact import Ints, whole_numbers
 
 CAUSES = ("external", "too_little_free", "max_batch", "max_batch_tokens", "behind", "iteration", "preempted")
 """``external``: it headed the queue, and enough was free for it but not in one run; ``too_little_free``, ``max_batch``,
@@ -28,11 +27,8 @@ WAITS = {
 }
 """Each cause of waiting: its name in tables and pictures, and what it means there."""
 
-Exact = NDArray[Any]
-"""Whole numbers: int64, or Python's where 64 bits are too few."""
 
-
-def waits_by_cause(queued: Exact, rows: NDArray[np.int64], arrivals_ps: Exact, starts_ps: Exact) -> dict[str, Exact]:
+def waits_by_cause(queued: Ints, rows: NDArray[np.int64], arrivals_ps: Ints, starts_ps: Ints) -> dict[str, Ints]:
     """For each of CAUSES the picoseconds that each request waited for it.
 
     ``queued``: what the loop says of the ``rows`` that it served, see ``engine.queue.Queue.waits``. ``starts_ps``: when
@@ -45,4 +41,4 @@ def waits_by_cause(queued: Exact, rows: NDArray[np.int64], arrivals_ps: Exact, s
         waits[cause][rows] = queued[:, column]
     first = sum(values for cause, values in waits.items() if cause != "preempted")
     waits["behind"] = starts_ps - arrivals_ps - first
-    return {cause: waits[cause] for cause in CAUSES}
+    return {cause: whole_numbers(waits[cause]) if queued.dtype == object else waits[cause] for cause in CAUSES}

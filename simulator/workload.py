@@ -164,7 +164,17 @@ def _read_lengths(name: str, modified_ns: int, size: int) -> Profile | Sample:
         except InputError as error:
             raise InputError(f"profile {short(name)}: {error}") from None
         return next(iter(found.values()))
-    columns, report = read_file(name, None, Reading(lengths_only=True))
+    reading = Reading(lengths_only=True)
+    try:
+        columns, report = read_file(name, None, reading)
+    except InputError as error:
+        way = "; kvfrag trace convert takes that, and lengths can be drawn from what it writes"
+        raise InputError(f"{error}{way if '--columns' in str(error) else ''}") from None
+    if reading.counter.guesses:
+        raise InputError(
+            f"workload {short(name)} is drawn from texts, whose tokens must be counted first: "
+            f"kvfrag trace convert FILE --tokenizer tokenizer.json -o counted.csv, and --rate 1 if it has no arrivals"
+        )
     span_s = int(columns.time_ns.max() - columns.time_ns.min()) / 1e9
     return Sample(
         Path(name).name, columns.prompt_tokens, columns.output_tokens, report.kept / span_s if span_s else None

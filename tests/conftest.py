@@ -27,9 +27,16 @@ if not HAS_GPU_PART:
 
 
 @pytest.fixture(autouse=True)
-def _signals_as_they_were() -> Iterator[None]:
-    """``main`` ends a process, and at an interrupt's end is deaf to others; the tests that call it here go on."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+def _signals() -> Iterator[None]:
+    """Each test, and what it starts, hears Ctrl-C and SIGTERM as a program does that is started at a terminal.
+
+    A shell ignores SIGINT for what it runs in the background, and children inherit that. ``main`` ends a process, and
+    at an interrupt's end ignores others; the tests that call it here go on.
+    """
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, signal.SIG_DFL),
+    }
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

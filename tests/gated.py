@@ -51,16 +51,10 @@ class Gated(Paged):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _hear() -> None:
-    """A shell that runs the tests in the background may have made them deaf."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @contextmanager
-def started(folder: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """A command in a group of processes of its own, all gone at the end."""
-    environment = os.environ | {"KVFRAG_TEST_FOLDER": str(folder), "PYTHONPATH": str(TESTS)}
+def started(folder: Path, *command: str, path: Path = TESTS) -> Iterator[subprocess.Popen[str]]:
+    """A command in a group of processes of its own, all gone at the end. ``path``: its PYTHONPATH."""
+    environment = os.environ | {"KVFRAG_TEST_FOLDER": str(folder), "PYTHONPATH": str(path)}
     with subprocess.Popen(
         command,
         cwd=folder,
@@ -70,7 +64,6 @@ def started(folder: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=_hear,
     ) as process:
         try:
             yield process

@@ -78,6 +78,7 @@ class Iteration(NamedTuple):
     categories: dict[str, int]
     largest_free: int
     prefilled: int
+    preempted: int  # requests, at its start
 
 
 @dataclass
@@ -100,6 +101,7 @@ class Outcome:
     requests: list[Request] = field(default_factory=list)
     layouts: list[Layout] = field(default_factory=list)
     log: list[Iteration] = field(default_factory=list)
+    waiting: list[tuple[int, int, int]] = field(default_factory=list)  # from, to, and how many waited then
 
 
 # Section 5: the allocators. Every one answers the same questions about a request; False means out of room.
@@ -386,7 +388,7 @@ class Server:
                 self.stopped_by = "max_batch_tokens"
                 break
             if not self.memory.admit(head, alone):
-                enough = self.memory.needs_one_run and self.memory.free_slots() >= head.asked
+                enough = self.memory.needs_one_run and self.memory.free_slots() >= self.memory.asked(head)
                 self.stopped_by = "external" if enough else "too_little_free"
                 return prefilled, moved_in, head
             self.running.append(self.waiting.popleft())
@@ -400,15 +402,21 @@ class Server:
                 head.admitted_ps = t
         return prefilled, moved_in, None
 
-    def wait(self, t: int, end: int, coming: Sequence[Request]) -> None:
-        """Why everyone in the queue waits through an iteration, and those who come in the midst of it."""
+    def wait(self, t: int, end: int, coming: Sequence[Request]) -> list[tuple[int, int, int]]:
+        """Why everyone in the queue waits through an iteration, and those who come in the midst of it.
+
+        Returns since when they wait in it, until when, and how many.
+        """
         for place, request in enumerate(self.waiting):
             cause = "preempted" if request.preemptions else "behind" if place else self.stopped_by
             request.waits_ps[cause] += end - t
+        waiting = [(t, end, len(self.waiting))]
         for request in coming:
             if request.arrival_ps >= end:
                 break
             request.waits_ps["behind" if self.waiting else "iteration"] += end - request.arrival_ps
+            waiting.append((request.arrival_ps, end, 1))
+        return waiting
 
     def ledger(self, refused: bool, refused_request: Request | None) -> dict[str, int]:
         """Where every slot is while the iteration runs, its writes included."""
@@ -418,14 +426,13 @@ class Server:
             held = self.memory.held(request)
             slots["used"] += states
             slots["reservation"] += min(request.final, held) - states
-            if request.asked:
-                slots["overprovision"] += request.asked - request.final
+            slots["overprovision"] += max(request.asked - request.final, 0)
             slots["rounding"] += max(held - max(request.asked, request.final), 0)
         free, tail = self.memory.free_slots(), self.memory.tail
         if not refused:
             slots["idle"] = free + tail
         # Reading: what it asked for is the size before rounding, for buddy too (the table of words).
-        elif self.memory.needs_one_run and refused_request is not None and free >= refused_request.asked:
+        elif self.memory.needs_one_run and refused_request and free >= self.memory.asked(refused_request):
             slots["external"], slots["residual"] = free, tail
         else:  # too little is free, the watermark keeps it, or a preemption kept the head from asking
             slots["residual"] = free + tail
@@ -518,7 +525,7 @@ def replay(
             prefilled, moved_in, refused_request = server.admit(t)
         refused = preemptions > 0 or refused_request is not None
         batch = len(server.running)
-        assert batch > 0
+        assert batch > 0 or preemptions > 0  # one that runs alone may be its own victim
 
         for request in server.running:
             request.produced += 1
@@ -533,7 +540,7 @@ def replay(
         end = t + duration
 
         if waits:
-            server.wait(t, end, coming)
+            outcome.waiting += server.wait(t, end, coming)
         covered = inside(t, end)
         largest_free = memory.largest_free()
         for category, slots in categories.items():
@@ -552,7 +559,7 @@ def replay(
             if t <= asked_ps < end:  # its very end belongs to the next iteration or gap
                 outcome.layouts[i] = server.memory_map()
         if log:
-            outcome.log.append(Iteration(t, duration, batch, refused, categories, largest_free, prefilled))
+            outcome.log.append(Iteration(t, duration, batch, refused, categories, largest_free, prefilled, preemptions))
 
         still_running = []
         for request in server.running:

@@ -1,17 +1,20 @@
 """Block sizes: the closed forms say what plain loops and the simulator's own ledger say."""
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from allocators import InputError, Paged
 from simulator import StepCost, Trace, advise, simulate
-from simulator.advice import BLOCK_SIZES, OF_A_POOL, OF_LENGTHS
+from simulator.advice import BLOCK_SIZES, FULL, _best
+from simulator.bands import half_width
 
 SECOND = StepCost("1s", "0", "0")
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=8)
@@ -56,7 +59,9 @@ def test_a_pool_adds_what_a_replay_says() -> None:
     ended: list[int] = []
     advice = advise(trace, capacity=5_000, on_run=lambda: ended.append(1), **settings)
     assert len(ended) == len(BLOCK_SIZES)
-    assert list(advice.table) == [*OF_LENGTHS, *OF_A_POOL]
+    of_lengths = ["written", "lost_slots", "table_mean", "table_most", "blocks_taken"]
+    of_the_pool = ["pool_blocks", "used", "saturated", "mean_batch", "preemptions", "rejected", "duration_s"]
+    assert list(advice.table) == [*of_lengths, *of_the_pool]
     for size, row in advice.table.iterrows():
         assert isinstance(size, int)
         figures = simulate(trace, Paged(5_000, size), **settings).summary()
@@ -74,10 +79,90 @@ def test_a_pool_adds_what_a_replay_says() -> None:
 @pytest.mark.parametrize("capacity", [None, 5_000])
 def test_the_best_is_the_largest_that_loses_little(within: float | str, capacity: int | None) -> None:
     trace = Trace.workload("sharegpt", rate=8, duration_s=30, seed=2)
-    advice = advise(trace, capacity=capacity, within=within, max_batch=64)
+    limits: dict[str, Any] = {} if capacity is None else {"capacity": capacity, "max_batch": 64}
+    advice = advise(trace, within=within, **limits)
     shares = advice.table[advice.share]
     assert shares[advice.best] >= shares.max() - advice.within
     assert (shares[shares.index > advice.best] < shares.max() - advice.within).all()
+
+
+def below(**block_sizes: tuple[float, float]) -> pd.DataFrame:
+    """How far block sizes are below the best, and half the interval of that."""
+    index = pd.Index([int(size.removeprefix("of_")) for size in block_sizes], name="block_size")
+    return pd.DataFrame(list(block_sizes.values()), index=index, columns=["mean", "half"])
+
+
+@pytest.mark.parametrize(
+    ("frame", "best"),
+    [
+        (below(of_8=(0.006, math.nan), of_16=(0.011, math.nan)), 8),  # one trace: as far below as it is
+        (below(of_8=(0.006, 0.001), of_16=(0.011, 0.002)), 16),  # 8 is not preferred for less than the band
+        (below(of_8=(0.006, 0.001), of_16=(0.013, 0.002)), 8),  # clearly more than 1 point
+        (
+            below(of_8=(0.006, 0.001), of_16=(0.009, 0.002), of_32=(0.011, 0.002)),
+            16,
+        ),  # beyond the usual the mean counts
+        (below(of_8=(0.006, 0.001), of_16=(0.012, 0.001), of_32=(0.009, 0.002)), 32),
+        (below(of_8=(0.006, 0.9), of_16=(0.1, 0.9), of_256=(0.3, 0.9)), 16),  # too few seeds never say 256
+        (below(of_1=(0.0, 0.0), of_16=(math.nan, math.nan), of_32=(math.nan, math.nan)), 1),  # they turn requests away
+    ],
+)
+def test_the_rule_takes_the_usual_block_size_unless_it_is_clearly_worse(frame: pd.DataFrame, best: int) -> None:
+    assert _best(frame, 0.01) == best
+
+
+def test_several_seeds_give_means_and_bands() -> None:
+    settings: dict[str, Any] = {"capacity": 4_000, "max_model_len": 2048, "max_batch": 64}
+    advice = advise("sharegpt:rate=8,duration=15,seed=2", seeds=3, **settings)
+    assert list(advice.traces) == [2, 3, 4]
+    alone = [advise(trace, **settings) for trace in advice.traces.values()]
+    assert [one.traces[None].sha256 for one in alone] == [
+        Trace.workload("sharegpt", rate=8, duration_s=15, seed=seed).sha256 for seed in (2, 3, 4)
+    ]
+    assert advice.requests == sum(one.requests for one in alone)
+    for column in advice.table:
+        values = np.array([one.table[column] for one in alone])
+        expected = values.max(axis=0) if column == "table_most" else values.mean(axis=0)
+        assert advice.table[column].tolist() == pytest.approx(expected.tolist())
+        assert advice.bands[column].tolist() == pytest.approx([half_width(own) for own in values.T])
+    used = np.array([one.table["used"] for one in alone])
+    top = used.mean(axis=0).argmax()
+    differences = (used[:, [top]] - used).T
+    assert advice.share == "used" and advice.top == advice.table.index[top]
+    assert advice.below["mean"].tolist() == pytest.approx(differences.mean(axis=1).tolist())
+    assert advice.below["half"].tolist() == pytest.approx([half_width(own) for own in differences])
+    assert alone[0].bands.isna().all(axis=None) and alone[0].below["half"].isna().all()
+    assert "on average" in advice.rule and "on average" not in alone[0].rule
+
+
+@pytest.mark.parametrize(
+    ("capacity", "share", "reason"),
+    [
+        (100_000, "written", "The pool is never full: memory was never refused, so lengths decide."),
+        (25_000, "written", "The pool is not full for long: memory was refused in "),
+        (3_000, "used", ""),
+        (None, "written", ""),
+    ],
+)
+def test_lengths_decide_unless_the_pool_is_full(capacity: int | None, share: str, reason: str) -> None:
+    trace = Trace.workload("sharegpt", rate=8, duration_s=20, seed=2)
+    advice = advise(trace, capacity=capacity)
+    assert advice.share == share and advice.reason.startswith(reason) and bool(advice.reason) == bool(reason)
+    if capacity is not None:
+        assert (advice.table["saturated"] >= FULL).all() == (share == "used")
+    if share == "written":
+        assert advice.best == advise(trace).best < 256
+
+
+def test_block_sizes_that_turn_more_requests_away_are_not_recommended() -> None:
+    """With 100 slots blocks of 8 hold 96, too few for one of the requests; half of the time nobody else is there."""
+    advice = advise(trace_of([(60, 20), (90, 11)]), [1, 4, 8, 32, 64, 128], capacity=100, cost=SECOND)
+    assert advice.table["rejected"].tolist() == [0, 0, 1, 1]
+    assert advice.below["mean"].isna().tolist() == [False, False, True, True]
+    assert advice.best in (1, 4)
+    assert advice.left_out == {64: "no request fits in the pool, not even alone", 128: "larger than the pool"}
+    with pytest.raises(InputError, match="no request of columns fits in 50 slots, not even alone, with any block size"):
+        advise(trace_of([(60, 20)]), capacity=50)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """``kvfrag size``, ``fit`` and ``advise``: what is wrong is told in one line; tables, reasons and JSON say the same."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from simulator import Trace, advise, fit, size
 from simulator.__main__ import INPUT_WRONG
+from simulator.answers_report import compared
 from simulator.fitting import ALLOCATORS, backlog
 from test_cli import Kvfrag, content
 from test_cli import folder as folder
@@ -18,7 +20,7 @@ LOAD = "sharegpt:rate=8,duration=20"
 
 BAD: list[tuple[str, ...]] = [
     ("size", "TRACE", "kvfrag size --help"),
-    ("size good.csv --max-refused 1%", "'-a' / '--allocator'"),
+    ("size good.csv --max-refused 1%", "which allocator? -a SPEC (--allocator)"),
     ("size good.csv -a paged", "--max-refused, such as 1%", "--max-wait-p99, such as 2s"),
     ("size good.csv -a paged --max-refused 1", "--max-refused(='1')", "from 0 to below 1, such as 1% or 0.01"),
     ("size good.csv -a paged --max-refused -1%", "--max-refused(='-1%')"),
@@ -61,6 +63,10 @@ BAD: list[tuple[str, ...]] = [
     ("advise good.csv --capacity 100 --window 500 600", "before the window began"),
     ("advise good.csv --max-model-len 3", "max_model_len(=3)"),
     ("advise good.csv --json good.csv", "an input, good.csv"),
+    ("advise good.csv --seeds 3", "seeds are for workloads", "good.csv has arrivals of its own"),
+    ("advise sharegpt:rate=4,duration=9 --seeds 0", "--seeds(=0)", ">= 1"),
+    ("advise sharegpt:rate=4,duration=9 --seeds few", "--seeds"),
+    ("advise sharegpt:rate=4,duration=9,seed=1 --seeds 3,7", "seed is given twice", "seeds(=3,7)"),
 ]
 
 
@@ -80,17 +86,25 @@ def test_size_prints_what_python_finds(kvfrag: Kvfrag) -> None:
     options = "--max-model-len 2048 --max-batch 64 --max-refused 5% --max-wait-p99 20s"
     line = f"size {LOAD} -a paged -a contiguous:reserve=oracle {options} --model opt-13b"
     ended = kvfrag(f"{line} --json found.json")
-    assert (ended.code, ended.err) == (0, "")
+    cost_of = "OPT-13B on one H100, from peak rates (assumed)"
+    assert ended.code == 0
+    assert ended.err == f"note: no GPU is named: the cost is that of {cost_of}; --gpu or --cost says another\n"
+    assert f"\n  cost of an iteration: {cost_of}\n" in ended.out
     trace = Trace.workload("sharegpt", rate=8, duration_s=20)
-    settings = {"max_model_len": 2048, "max_batch": 64}
+    settings = {"max_model_len": 2048, "max_batch": 64, "model": "opt-13b"}
     found = json.loads(Path("found.json").read_text())
     assert found["target"] == {"max_refused": 0.05, "max_wait_p99_s": 20}
     assert found["trace"]["sha256"] == trace.sha256
     assert found["settings"]["max_batch"] == 64
+    assert (found["settings"]["cost_of"], found["pool"]) == (cost_of, None)
+    assert found["warnings"] == [ended.err[len("note: ") : -1]]
     for spec, given in zip(["paged", "contiguous:reserve=oracle"], found["sizes"], strict=True):
         one = size(trace, spec, max_refused="5%", max_wait_p99="20s", **settings)  # type: ignore[arg-type]
         assert given.pop("bytes") == one.capacity * 819_200
-        assert given == one.to_dict()
+        assert given.pop("warnings") == found["warnings"]
+        told = one.to_dict()
+        assert [text.replace("gpu or cost", "--gpu or --cost") for text in told.pop("warnings")] == found["warnings"]
+        assert given == told
         assert f"{one.capacity:,}" in ended.out
         assert f"{one.capacity * 819_200 / 2**30:.2f}" in ended.out
         assert one.below is not None
@@ -115,7 +129,7 @@ def test_fit_prints_what_python_finds(kvfrag: Kvfrag) -> None:
     trace = backlog("sharegpt", 2000, 512)
     fits = [fit(trace, spec, 2000, 512) for spec in ALLOCATORS]
     found = json.loads(Path("found.json").read_text())
-    assert found["fits"] == [vars(one) for one in fits]
+    assert found["fits"] == [vars(one) | {"warnings": list(one.warnings)} for one in fits]
     assert (found["capacity"], found["max_model_len"]) == (2000, 512)
     for one in fits:
         assert f" {one.mean:,.1f} " in ended.out
@@ -146,7 +160,7 @@ def test_fit_takes_memory_of_a_model_and_allocators_of_ones_own_choice(kvfrag: K
     line = "fit --workload sharegpt --max-model-len 2048 --memory 1GiB --model Llama-3-8B -a paged:block_size=1"
     ended = kvfrag(line)
     assert ended.code == 0
-    assert "8,192 token slots, 1.00 GiB of Llama-3-8B" in ended.out
+    assert "8,192 token slots\n  1.00 GiB of Llama-3-8B, 131,072 bytes per slot\n" in ended.out
     assert ended.out.count("paged:block_size=1 ") == 2
     assert "contiguous" not in ended.out
 
@@ -156,12 +170,91 @@ def test_advise_prints_what_python_finds(pool: str, kvfrag: Kvfrag) -> None:
     line = f"advise {LOAD} --max-model-len 2048{pool}"
     ended = kvfrag(f"{line} --json found.json")
     assert (ended.code, ended.err) == (0, "")
-    trace = Trace.workload("sharegpt", rate=8, duration_s=20)
-    one = advise(trace, max_model_len=2048, capacity=5000, max_batch=64) if pool else advise(trace, max_model_len=2048)
+    one = advise(LOAD, max_model_len=2048, capacity=5000 if pool else None, max_batch=64 if pool else None)
     found = json.loads(Path("found.json").read_text())
-    assert found["best"] == one.best
+    assert (found["best"], found["by"], found["rule"]) == (one.best, one.share, one.rule)
+    assert [trace["seed"] for trace in found["traces"]] == [0, 1, 2, 3, 4]
+    assert [trace["sha256"] for trace in found["traces"]] == [trace.sha256 for trace in one.traces.values()]
     assert [row["block_size"] for row in found["block_sizes"]] == list(one.table.index)
     assert [row["written"] for row in found["block_sizes"]] == list(one.table["written"])
-    assert f"* Blocks of {one.best}: {100 * one.table[one.share][one.best]:.2f} %" in ended.out
+    assert [row["half"]["written"] for row in found["block_sizes"]] == list(one.bands["written"])
+    assert [row["below_best"] for row in found["block_sizes"]] == list(one.below["mean"])
+    share, band = (100 * frame[one.share][one.best] for frame in (one.table, one.bands))
+    assert f"* Blocks of {one.best}: {share:.2f} ± {band:.2f} %" in ended.out
+    assert f"Rule: {one.rule}." in ended.out and ended.out.count("below best") == 1
     assert ended.out.count(f"\n {one.best} * ") == (2 if pool else 1)
     assert json.loads(kvfrag(f"{line} --json -").out) == found
+
+
+def test_advise_with_a_pool_that_is_never_full_decides_from_lengths(kvfrag: Kvfrag) -> None:
+    """It said 256, as each of nine replays wrote 1.83 % of the pool."""
+    ended = kvfrag(f"advise {LOAD} --max-model-len 2048 --capacity 800000 --seeds 1 --json found.json")
+    assert ended.code == 0 and "* Blocks of 8: 99.13 % of the slots held are written" in ended.out
+    assert "The pool is never full: memory was never refused, so lengths decide." in ended.out
+    found = json.loads(Path("found.json").read_text())
+    assert (found["best"], found["by"]) == (8, "written") and "never full" in found["reason"]
+    assert found["best"] == json.loads(kvfrag(f"advise {LOAD} --max-model-len 2048 --seeds 1 --json -").out)["best"]
+
+
+def test_advise_draws_a_workload_with_as_many_seeds_as_it_is_told(kvfrag: Kvfrag) -> None:
+    for options, seeds in (
+        (LOAD, [0, 1, 2, 3, 4]),
+        (f"{LOAD},seed=3 --seeds 2", [3, 4]),
+        (f"{LOAD} --seeds 7,2", [7, 2]),
+        ("lengths.csv --rate 2 --seeds 3", [0, 1, 2]),
+        ("good.csv", [None]),
+    ):
+        Path("lengths.csv").write_text("prompt_tokens,output_tokens\n10,5\n20,6\n")
+        ended = kvfrag(f"advise {options} --json -")
+        assert ended.code == 0 and ended.err.count("\n") == options.startswith("lengths.csv")  # noted once
+        assert [trace["seed"] for trace in json.loads(ended.out)["traces"]] == seeds
+
+
+def test_advise_counts_and_tells_the_block_sizes_it_leaves_out(kvfrag: Kvfrag) -> None:
+    Path("two.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,60,20\n1,90,11\n")
+    ended = kvfrag("advise two.csv --capacity 190 --json found.json")
+    assert "1 block size left out, 256: larger than the pool." in ended.out
+    ended = kvfrag("advise two.csv --capacity 100 --json found.json")
+    assert "2 block sizes left out, 128, 256: larger than the pool." in ended.out
+    assert "1 block size left out, 64: no request fits in the pool, not even alone." in ended.out
+    assert "since they turn away requests that others serve: blocks of 8, 16, 32." in ended.out
+    found = json.loads(Path("found.json").read_text())
+    assert [one["block_size"] for one in found["left_out"]] == [64, 128, 256]
+    rows = {row["block_size"]: row for row in found["block_sizes"]}
+    assert [size for size, row in rows.items() if row["below_best"] is None] == [8, 16, 32]
+    assert rows[16]["rejected"] == 1 and rows[4]["rejected"] == 0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [
+        (17.84, "17.8 times as many as"),
+        (1.5, "1.5 times as many as"),
+        (1.499, "49.9 % more than"),
+        (1.041, "4.1 % more than"),
+        (1.0004, "0.04 % more than"),
+        (1.0000001, "less than 0.01 % more than"),
+    ],
+)
+def test_a_small_factor_is_told_in_percent(ratio: float, told: str) -> None:
+    assert compared(ratio, "times as many as", "more than") == told
+
+
+def test_no_answer_says_1_0_times(kvfrag: Kvfrag) -> None:
+    fitted = kvfrag(f"{FIT} -a paged:block_size=16 -a paged:block_size=1").out
+    assert re.search(r"  paged:block_size=1 fits \d\.\d % more than paged:block_size=16: ", fitted)
+    sized = kvfrag(f"size {LOAD} -a paged:block_size=1 -a paged:block_size=4 --max-refused 1%").out
+    assert re.search(r"  paged:block_size=4 needs 0\.\d\d % more slots than paged:block_size=1\.", sized)
+    Path("long.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,2000,1\n1,2000,1\n")
+    advised = kvfrag("advise long.csv --within 0").out
+    assert "1.0 times" not in fitted + sized + advised
+
+
+@pytest.mark.parametrize("line", [SIZE, FIT, "advise good.csv"])
+def test_explain_says_what_the_columns_mean_and_a_line_says_so(line: str, kvfrag: Kvfrag) -> None:
+    short, long = kvfrag(line).out, kvfrag(f"{line} --explain").out
+    assert short.endswith("  --explain says what the columns mean.\n")
+    common = short.removesuffix("  --explain says what the columns mean.\n")
+    meanings = long.removeprefix(common).splitlines()
+    assert long.startswith(common) and len(meanings) >= 4
+    assert all(re.match(r"  \S.*?  +\S", meaning) for meaning in meanings)

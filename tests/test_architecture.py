@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path
-    for package in ("allocators", "simulator", "gpu")
+    for package in ("allocators", "simulator", "gpu", "kvfrag")
     for path in sorted((ROOT / package).rglob("*.py"))
 }
 NAMES = MODULES.keys()
@@ -50,6 +50,7 @@ def test_allocators_import_the_standard_library_and_numpy() -> None:
     [
         (["simpy"], {"simulator.engine"}),
         (["matplotlib"], {module for module in NAMES if module.startswith("simulator.plots")}),
+        (["kvfrag"], {module for module in NAMES if module.startswith("kvfrag.")}),
         (["gpu", "torch", "triton"], {module for module in NAMES if module.startswith("gpu.")}),
         (["simulator"], {module for module in NAMES if not module.startswith("allocators.")}),
         # The engine, and the names in ``simulator`` that lead to it.
@@ -93,8 +94,9 @@ def printed(code: str, **environment: str) -> list[str]:
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import allocators", {"simulator", "pandas", "simpy", "matplotlib", "torch"}),
+        ("import allocators", {"simulator", "numpy", "pandas", "simpy", "matplotlib", "torch"}),
         ("import simulator", {"pandas", "simpy", "matplotlib", "torch"}),
+        ("import kvfrag; dir(kvfrag)", {"pandas", "simpy", "matplotlib", "torch"}),
         ("from simulator import Run", {"simulator.engine", "simpy", "matplotlib", "torch"}),
         ("from simulator import simulate", {"matplotlib", "torch"}),
     ],

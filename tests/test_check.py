@@ -288,6 +288,10 @@ class NeverGrowsAndReservesThePrompt(Contiguous):
     def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:
         return prompt_tokens if prompt_tokens > 1 else output_tokens
 
+    def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:
+        asked = self.asked_slots(prompt_tokens, output_tokens)
+        return super().admit(request_id, asked, 1, alone)
+
 
 class GrowServesTheLastFirst(Toy):
     def grow(self, request_ids: Sequence[int]) -> int:

@@ -18,7 +18,8 @@ from simulator.cost import (
     parse_bytes,
     parse_time_ps,
 )
-from simulator.models import Gpu, Model
+from simulator.server.gpus import Gpu
+from simulator.server.models import Model
 
 UNITS_PS = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
 KEYS = "base, prefill_token, sequence, kv_token, swapped_token"
@@ -90,17 +91,19 @@ def test_a_decimal_is_exact_or_refused(number: Decimal, unit: str) -> None:
         ("1PiB", 2**50),
         ("7MB", 7_000_000),
         (2**60, 2**60),
+        ("1.0001KiB", 1024),
+        ("10.55GiB", 11_327_976_243),
     ],
 )
-def test_bytes_are_read_exactly(text: str | int, size: int) -> None:
+def test_bytes_are_read_exactly_and_only_whole_ones_count(text: str | int, size: int) -> None:
     assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "12", "12G", "0B", "0.5B", "1.0001KiB", "-1GB", "1e999TB", 2**60 + 1])
+@pytest.mark.parametrize("text", ["", "12", "12G", "0B", "0.5B", "-1GB", "1e999TB", 2**60 + 1])
 def test_what_is_no_size_is_told_in_one_line(text: str | int) -> None:
     with pytest.raises(InputError) as told:
         parse_bytes(text, "swap")
-    assert str(told.value).startswith(f"swap(={text!r}) must be whole bytes from 1B to 1024PiB: ")
+    assert str(told.value).startswith(f"swap(={text!r}) must be 1B to 1024PiB: ")
     assert "\n" not in str(told.value)
 
 
@@ -193,6 +196,50 @@ def test_the_cost_of_hardware_is_rounded_halves_to_even() -> None:
     assert StepCost.from_hardware(model, Gpu("g", 1, 2 * 10**12, 10**12, 3 * 10**12)) == StepCost(0, 2, 2, 1, 1)
 
 
+def test_gpus_divide_weights_operations_and_cache() -> None:
+    model = Model("tiny", 1, kv_heads=2, head_dim=5, parameters=1000, heads=8)
+    gpu = Gpu("slow", 10**9, bandwidth_bytes_per_s=10**6, flops_per_s=10**9, host_link_bytes_per_s=10**5)
+    two = StepCost.from_hardware(model, gpu, tensor_parallel_size=2)
+    assert two == StepCost(base="1ms", prefill_token="1us", sequence="1us", kv_token="20us", swapped_token="200us")
+    # On 8 GPUs each of the 2 heads is stored four times: every GPU still reads one.
+    eight = StepCost.from_hardware(model, gpu, tensor_parallel_size=8)
+    assert eight == StepCost(
+        base="250us", prefill_token="250ns", sequence="250ns", kv_token="20us", swapped_token="200us"
+    )
+    half = StepCost.from_hardware(model, gpu, tensor_parallel_size=2, kv_cache_dtype="fp8")
+    assert half == dataclasses.replace(two, kv_token=10**7, swapped_token=10**8)
+
+
+def test_operations_are_those_of_the_experts_that_a_token_meets_and_all_weights_are_read() -> None:
+    cost = StepCost.from_hardware("mixtral-8x7b", "h100")
+    assert cost.base == round(2 * 46_702_792_704 * 10**12 / 3_350_000_000_000)
+    assert cost.sequence == cost.prefill_token == round(2 * 12_879_925_248 * 10**12 / 989_500_000_000_000)
+
+
+def test_a_cost_says_what_it_stands_for() -> None:
+    assert (
+        StepCost().of == "OPT-13B on one A100-40GB, the costs behind the PagedAttention paper's Figure 2 (the default)"
+    )
+    assert StepCost("25ms", "100us", "200us").of == StepCost().of
+    assert StepCost(base="1ms").of == "as given"
+    # What a text leaves out keeps a default that is another model's: it says so, but for what is 0.
+    left = "prefill_token=100us, sequence=200us as for OPT-13B on one A100-40GB"
+    assert StepCost.parse("base=25ms").of == f"as given; {left}"
+    assert StepCost.parse("base=1s,prefill_token=0,sequence=0").of == "as given"
+    assert StepCost.from_hardware("llama-3-8b", "h100-sxm").of == "Llama-3-8B on one H100, from peak rates"
+    assert StepCost.from_hardware("llama-3-70b", "h100", 4).of == "Llama-3-70B on 4 H100, from peak rates"
+
+
+def test_what_a_cost_stands_for_is_no_cost() -> None:
+    cost = StepCost(base="1ms")
+    named = cost.with_of("mine")
+    assert (named, hash(named), str(named)) == (cost, hash(cost), str(cost))
+    assert (cost.of, named.of, pickle.loads(pickle.dumps(named)).of) == ("as given", "mine", "mine")
+    assert [field.name for field in dataclasses.fields(named)] == KEYS.split(", ")
+    # Another cost stands for something else.
+    assert dataclasses.replace(named, base=2 * 10**9).of == "as given"
+
+
 @pytest.mark.parametrize("gpu", ["a100-40gb", "A100-80GB", "H100", "h200"])
 def test_hardware_bounds_figure_2_from_below(gpu: str) -> None:
     measured, bound = StepCost(), StepCost.from_hardware("opt-13b", gpu)
@@ -202,7 +249,16 @@ def test_hardware_bounds_figure_2_from_below(gpu: str) -> None:
 
 
 def test_hardware_that_cannot_be_priced() -> None:
-    with pytest.raises(InputError, match="unknown GPU 'B9'; choose from A100-40GB, A100-80GB, H100, H200"):
+    with pytest.raises(
+        InputError,
+        match="unknown GPU 'B9'; choose from L4, A10G, RTX-4090, L40S, A100-40GB, A100-80GB, H100, H100-PCIe",
+    ):
         StepCost.from_hardware("OPT-13B", "B9")
+    with pytest.raises(
+        InputError, match=r"^the number of parameters of model 'm' is not known \(no intermediate_size\); give"
+    ):
+        StepCost.from_hardware(Model("m", 1, 1, 1, unknown="no intermediate_size"), "H100")
+    with pytest.raises(InputError, match=r"^the bytes of the weights of model 'm' are not known; give Model"):
+        StepCost.from_hardware(Model("m", 1, 1, 1, active_parameters=1), "H100")
     with pytest.raises(InputError, match="the number of parameters of model 'm' is not known; give Model"):
         StepCost.from_hardware(Model("m", 1, 1, 1), "H100")

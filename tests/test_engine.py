@@ -3,29 +3,50 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import gcd
 from pathlib import Path
 from random import Random
 
 import pytest
 
 import reference
-from allocators import Paged
-from scenarios import Scenario, compare, random_scenario
+import simulator.engine
+import simulator.ledger
+from allocators import Contiguous, Paged
+from growing import NAME
+from scenarios import Scenario, aligned_scenario, compare, moments_of, random_scenario
 from simulator import StepCost, Trace, simulate
-from simulator.replay import SettingsFields
+from simulator.settings import SettingsFields
 from simulator.waits import CAUSES
 
 CASES = 1200
+ALIGNED = 600
 BATCHES = 12
 
 
 def check(scenario: Scenario, seed: int) -> reference.Outcome:
-    """Both sides on one scenario, with memory maps at random times inside the run and behind its end."""
-    whole = scenario.reference([])
+    """Both sides on one scenario, with memory maps at random times inside the run and after its end."""
+    whole = scenario.reference()
     last = max((r.finished_ps or 0 for r in whole.requests), default=0) + whole.duration_ps
     times = sorted(Random(seed).randrange(last + 10) for _ in range(6))
     expected = scenario.reference(times)
     compare(scenario.engine(times), expected)
+    return expected
+
+
+def check_aligned(scenario: Scenario, seed: int) -> reference.Outcome:
+    """Both sides, with memory maps where iterations begin and end and a picosecond before, and bins cut there."""
+    r = Random(seed)
+    moments = sorted({*moments_of(scenario.reference()), 0})
+    chosen = r.choices(moments, k=6)
+    times = sorted(min(max(time + r.choice([-1, 0, 0, 1]), 0), 10**22) for time in chosen)
+    expected = scenario.reference(times)
+    # As many bins as make all of them a whole number of the smallest time between two moments, if it can be done.
+    unit = gcd(expected.duration_ps, *moments)
+    count = expected.duration_ps // unit if unit else 1
+    bins = next((bins for bins in range(min(count, 60), 0, -1) if count % bins == 0), 1)
+    compare(scenario.engine(times, bins), expected, bins)
     return expected
 
 
@@ -48,6 +69,61 @@ def test_random_scenarios_equal_the_reference(batch: int) -> None:
     # A comparison that never meets what is difficult would prove nothing.
     kinds = ("preemption", "external", "residual", "rejected", "window", "again")
     assert min(seen[kind] for kind in (*kinds, *(f"wait: {cause}" for cause in CAUSES))) >= 2, seen
+
+
+@pytest.mark.parametrize("batch", range(3))
+def test_aligned_scenarios_equal_the_reference(batch: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(batch * ALIGNED // 3, (batch + 1) * ALIGNED // 3):
+        scenario = aligned_scenario(seed)
+        try:
+            outcome = check_aligned(scenario, seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {scenario}") from error
+        ends = {one.start_ps + one.duration_ps for one in outcome.log}
+        window_ps = scenario.settings.window_ps
+        seen["an arrival at an end"] += any(one.arrival_ps in ends - {0} for one in outcome.requests)
+        seen["an iteration of no time"] += any(not one.duration_ps for one in outcome.log)
+        seen["a window cut at an end"] += window_ps is not None and window_ps[1] in ends
+        seen["a preemption at a moment of several iterations"] += any(
+            one.preempted and before.start_ps == one.start_ps for before, one in pairwise(outcome.log)
+        )
+        seen["a time beyond 64 bits"] += max(ends, default=0) >= 2**63
+        seen["less free than was refused"] += scenario.allocator == NAME and any(
+            before.categories["external"] and one.categories["residual"] and not one.preempted
+            for before, one in pairwise(outcome.log)
+        )
+    assert min(seen.values()) >= 1, seen
+
+
+
+# Only prefill takes time, 1 ns a token: all that follows it, up to an arrival, happens at one moment.
+NO_TIME = StepCost("0", "1ns", "0")
+
+
+def test_who_comes_as_an_iteration_ends_is_there_for_the_next_one() -> None:
+    trace = Trace.from_columns([0, 2], [2, 1], [2, 1])
+    run = simulate(trace, Contiguous(4, "oracle"), cost=NO_TIME)
+    summary = run.summary()
+    assert (summary["iterations"], summary["peak_batch"], summary["share"]["used"]) == (2, 2, 2 / 3)
+    assert run.requests["admitted_s"].tolist() == [0, 2e-9]
+    assert run.requests["finished_s"].tolist() == [3e-9, 3e-9]
+
+
+def test_a_run_stops_with_the_iteration_that_reaches_the_end_of_its_window_though_others_would_take_no_time() -> None:
+    run = simulate(Trace.from_columns([0], [2], [5]), Paged(16, 1), cost=NO_TIME, window_s=("0", "0.000000002"))
+    assert (run.counts["iterations"], list(run.requests["status"])) == (1, ["running"])
+    run = simulate(Trace.from_columns([0], [2], [5]), Paged(16, 1), cost=NO_TIME, window_s=("0", "0.000000003"))
+    assert (run.counts["iterations"], list(run.requests["status"])) == (5, ["finished"])
+
+
+def test_a_memory_map_shows_the_iteration_that_takes_time_and_none_of_those_that_end_at_its_moment() -> None:
+    trace = Trace.from_columns([0, 2], [2, 3], [9, 1])
+    for allocator in (Paged(16, 2), Contiguous(16, "oracle")):
+        run = simulate(trace, allocator, cost=NO_TIME, layout_times_s=["0.000000001999", "0.000000002"])  # type: ignore[list-item]
+        before, after = run.layouts
+        assert (before.iteration, [held.written_tokens for held in before.allocations]) == (0, [2])
+        assert (after.iteration, [held.written_tokens for held in after.allocations]) == (1, [3, 3])
 
 
 @pytest.mark.parametrize("swap_slots", [0, 8, 40])

@@ -1,6 +1,6 @@
 """What went wrong, in one line."""
 
-from simulator.failures import told
+from allocators.failures import told
 
 
 def test_an_error_is_told_in_one_line_with_its_place() -> None:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from allocators import InputError
 from simulator.jsontext import json_row
+from simulator.log_formats import LOG_FORMATS
 from simulator.trace import Trace, open_trace
 
+LOGS = [form.name for form in LOG_FORMATS]
 TRACES = Path(__file__).parents[1] / "traces"
 SAMPLES = {
     path.name: gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -68,7 +70,7 @@ def outcome(path: Path, chance: random.Random) -> None:
             path,
             strict=chance.random() < 0.2,
             rate=chance.choice([None, None, None, 4.0]),
-            format=chance.choice([None, None, None, "azure", "mooncake", "sharegpt", "aiperf"]),
+            format=chance.choice([*[None] * 5, "azure", "mooncake", "sharegpt", "aiperf", *LOGS]),
         )
     except InputError as error:
         told = str(error)

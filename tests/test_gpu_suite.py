@@ -135,14 +135,16 @@ def test_without_torch_it_says_what_to_install() -> None:
 def test_it_needs_nothing_that_a_gpu_machine_may_lack() -> None:
     program = (
         "import sys\n"
-        "lacking = ('simulator', 'simpy', 'pandas', 'matplotlib', 'typer', 'rich', 'tqdm', 'pytest')\n"
+        "lacking = ('simpy', 'pandas', 'matplotlib', 'typer', 'rich', 'tqdm', 'pytest')\n"
         "sys.modules.update(dict.fromkeys(lacking))\n"  # to import one of them is an error from here on
-        "import gpu.suite, gpu.stages"
+        "import gpu.suite, gpu.stages\n"
+        "print(*(name for name in sys.modules if name.startswith('simulator')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["simulator", "simulator.output"]  # files written whole, and nothing that simulates
 
 
 def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:

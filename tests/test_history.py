@@ -135,3 +135,10 @@ def test_preemptions_are_counted_in_their_bins() -> None:
         assert run.timeline["preemptions"].sum() == run.counts["preemptions"] == len(lost)
         for row in run.timeline[run.timeline["preemptions"] > 0].itertuples():
             assert row.preemptions == ((lost >= row.start_s) & (lost < row.end_s)).sum()
+
+
+def test_iterations_are_told_in_runs_longer_than_64_bits_of_picoseconds() -> None:
+    trace = Trace.from_columns([0, 0], [1, 1], [9500, 1])
+    run = simulate(trace, Paged(16_000), max_batch=1, cost=StepCost("1000s", "0", "0"), decisions=True)
+    times_s = [0, 999, 1000, 4_750_500, 9_499_999, 9_500_000, 9_500_999]
+    assert History(run).iterations(times_s).tolist() == [0, 0, 1, 4750, 9499, 9500, 9500]

@@ -1,6 +1,8 @@
 """Results on disk: what was written is found again, whatever cut it off, and nothing of another's is lost."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +183,28 @@ def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "gone" / "t.csv")
     with pytest.raises(InputError, match=r"t\.csv\.partial cannot be written: No such file"):
         journal.add("a", FAILED)
+
+
+def test_a_disk_that_fills_up_loses_one_result_and_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, write = tmp_path / "t.csv", os.write
+    journal = Journal(path)
+    journal.add(f"{0:016x}", Outcome(figures=figures(0)))
+
+    def nearly_full(descriptor: int, content: memoryview) -> int:
+        if len(content) < 100:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, content[: len(content) // 2])
+
+    with monkeypatch.context() as patched:
+        patched.setattr("simulator.output.os.write", nearly_full)
+        with pytest.raises(InputError, match=r"t\.csv\.partial cannot be written: No space left on device$"):
+            journal.add(f"{1:016x}", Outcome(figures=figures(1)))
+        journal.close()
+    assert not journal.partial.read_bytes().endswith(b"\n")
+    again = Journal(path)
+    assert again.finished == {f"{0:016x}": figures(0)}
+    again.add(f"{1:016x}", Outcome(figures=figures(1)))
+    again.close()
+    assert Journal(path).finished == {f"{nth:016x}": figures(nth) for nth in (0, 1)}

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,14 @@ def test_any_label_is_drawn_as_it_is_written(name: str, label: str) -> None:
     assert min(panel.bbox.height for panel in ax.figure.axes) > 0.2 * ax.figure.dpi
 
 
+@pytest.mark.parametrize("name", PICTURES)
+def test_no_name_breaks_a_picture_of_markup(name: str) -> None:
+    ax = PICTURES[name](replace(figure6(), label="</g>--><b>\x1b[31m\u202e\0&"))
+    text = plots.drawn(ax, "svg").decode()
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    assert "<b>" not in text and not {"\x1b", "\u202e", "\0"} & set(text)
+
+
 def test_names_in_a_table_are_drawn_as_they_are_written() -> None:
     table = pd.DataFrame({"$a$": ["$x$", "$y$"] * 2, "b $c$": [1, 1, 2, 2], "used": 0.5})
     for ax in (
@@ -81,6 +90,10 @@ def test_lines_are_short_and_few(label: str, chars: int, most: int) -> None:
     assert len(lines) <= most and all(len(line) <= chars for line in lines)
     if not lines[-1].endswith("\u2026"):
         assert "".join("".join(lines).split()) == "".join(label.split())
+
+
+def test_no_line_ends_in_a_number() -> None:
+    assert wrapped("paged:watermark=0.01, 14,000 slots", 18) == "paged:\nwatermark=0.01,\n14,000 slots"
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 5])

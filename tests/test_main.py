@@ -5,12 +5,13 @@ import os
 import pty
 import re
 import shutil
-import signal
 import struct
 import subprocess
 import sys
 import termios
+from functools import partial
 from pathlib import Path
+from resource import RLIMIT_FSIZE, setrlimit
 
 import pytest
 
@@ -40,7 +41,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def kvfrag(
-    folder: Path, *arguments: str, stdout: int = subprocess.PIPE, **environment: str
+    folder: Path,
+    *arguments: str,
+    stdout: int = subprocess.PIPE,
+    largest_file: int | None = None,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [KVFRAG, *arguments],
@@ -50,8 +55,7 @@ def kvfrag(
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell that runs the tests in the background may have made them deaf.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=None if largest_file is None else partial(setrlimit, RLIMIT_FSIZE, (largest_file, largest_file)),
     )
 
 
@@ -125,6 +129,131 @@ def test_a_full_standard_output_is_told_in_one_line(arguments: list[str], folder
         os.close(full)
     told = "kvfrag: standard output cannot be written: No space left on device\n"
     assert (ended.returncode, ended.stderr) == (1, told)
+
+
+WRITING = [
+    ([*RUN, "--json", "out.json"], "out.json"),
+    ([*RUN, "--plot", "out.png"], "out.png"),
+    ([*RUN, "--plot", "out.svg"], "out.svg"),
+    ([*RUN, "--plot", "out.html"], "out.html"),
+    (["sweep", "sharegpt:rate=4,duration=9", *RUN[2:], "-o", "out.csv"], "out.csv.partial"),
+    (["sweep", "sharegpt:rate=4,duration=9", *RUN[2:], "--plot", "out.pdf", "-a", "paged:block_size=1"], "out.pdf"),
+    (["trace", "info", "good.csv", "--json", "out.json"], "out.json"),
+    (["trace", "convert", "good.csv", "-o", "out.csv"], "out.csv"),
+    (["trace", "convert", "good.csv", "-o", "out.csv.gz"], "out.csv.gz"),
+    (["trace", "convert", "good.csv", "-o", "out.parquet"], "out.parquet"),
+    (["trace", "profile", "good.csv", "-o", "out.json"], "out.json"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "name"), WRITING, ids=[" ".join(line) for line, _ in WRITING])
+def test_a_file_that_the_disk_does_not_take_is_named(arguments: list[str], name: str, folder: Path) -> None:
+    (folder / "matplotlib.py").unlink()
+    ended = kvfrag(folder, *arguments, "--quiet", largest_file=50)
+    assert (ended.returncode, ended.stderr) == (2, f"kvfrag: {name} cannot be written: File too large\n")
+    left = {path.name for path in folder.iterdir()} - {"good.csv", "mine.py", "__pycache__"}
+    assert left <= {"out.csv.partial"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_file_that_is_none_of_ours_is_not_called_standard_output(unbuffered: str, folder: Path) -> None:
+    (folder / "full.py").write_text("def fill(lines):\n    open('/dev/full', 'w', 1).write('text\\n')\n")
+    (folder / "fills.py").write_text("open('/dev/full', 'w', 1).write('text\\n')\n")
+    ended = kvfrag(folder, *RUN, "-a", "fills.Any", PYTHONUNBUFFERED=unbuffered)
+    told = "kvfrag: OSError: [Errno 28] No space left on device (fills.py, line 1); KVFRAG_TRACEBACK=1 shows"
+    assert ended.returncode == 1 and ended.stderr.startswith(told) and ended.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full")
+def test_a_full_standard_error_leaves_the_exit_code(folder: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([KVFRAG, *RUN[:-1], "0"], cwd=folder, stdout=subprocess.PIPE, stderr=full, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("module", ["numpy", "pandas", "rich", "typer"])
+def test_an_installation_that_is_broken_is_told_in_one_line(module: str, folder: Path) -> None:
+    broken = folder / "broken"
+    broken.mkdir()
+    (broken / f"{module}.py").write_text("import absent\n")
+    ended = kvfrag(folder, *RUN, PYTHONPATH=str(broken))
+    told = f"kvfrag: ModuleNotFoundError: No module named 'absent' ({module}.py, line 1)"
+    way = "; KVFRAG_TRACEBACK=1 shows the way there\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", told + way)
+    assert "Traceback" in kvfrag(folder, *RUN, PYTHONPATH=str(broken), KVFRAG_TRACEBACK="1").stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "told"),
+    [
+        (
+            "matplotlib",
+            [*RUN, "--plot", "a.png"],
+            "ImportError: half of it (matplotlib.py, line 1); KVFRAG_TRACEBACK=1",
+        ),
+        (
+            "plotly",
+            [*RUN, "--plot", "a.html"],
+            "plotly.offline is installed, but cannot be imported: ImportError: half",
+        ),
+        (
+            "pyarrow",
+            ["sweep", *RUN[1:], "-o", "a.parquet"],
+            "pyarrow is installed, but cannot be imported: ImportError: h",
+        ),
+        (
+            "distributed",
+            ["sweep", *RUN[1:], "--dask", "x"],
+            "distributed is installed, but cannot be imported: ImportError",
+        ),
+    ],
+)
+def test_a_library_that_is_broken_is_told_when_it_is_needed(
+    module: str, arguments: list[str], told: str, folder: Path
+) -> None:
+    broken = folder / "broken"
+    broken.mkdir()
+    (broken / f"{module}.py").write_text("raise ImportError('half of it')\n")
+    ended = kvfrag(folder, *arguments, PYTHONPATH=str(broken))
+    assert ended.returncode in (1, 2) and ended.stdout == ""
+    assert ended.stderr.startswith(f"kvfrag: {told}") and ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("def f(:\n", "kvfrag: SyntaxError: invalid syntax (own.py, line 1)"),
+        ("import absent\n", "own cannot be imported: ModuleNotFoundError: No module named 'absent' (own.py, line 1)"),
+        ("\n1 / 0\n", "kvfrag: ZeroDivisionError: division by zero (own.py, line 2)"),
+        ("import sys\nsys.exit('no')\n", "own cannot be imported: SystemExit: no (own.py, line 2)"),
+        ("raise BaseException('of its own')\n", "own cannot be imported: BaseException: of its own (own.py, line 1)"),
+        (
+            "class Any:\n def __init__(self, capacity): raise OSError(28, 'full')\n",
+            "OSError: [Errno 28] full (own.py, line 2)",
+        ),
+    ],
+)
+def test_whatever_a_users_module_does_is_told_in_one_line(code: str, told: str, folder: Path) -> None:
+    (folder / "own.py").write_text(code)
+    ended = kvfrag(folder, *RUN, "-a", "own.Any")
+    assert ended.stdout == "" and ended.stderr.count("\n") == 1 and told in ended.stderr
+    assert ended.returncode == (2 if "cannot be imported" in told else 1)
+
+
+def test_a_name_cannot_reach_the_terminal(folder: Path) -> None:
+    name = "a\x1b[31mb\n\u202ec\td\r.csv"
+    shown = r"a\x1b[31mb\n\u202ec\td\r.csv"
+    shutil.move(folder / "good.csv", folder / name)
+    for command in (["run", name, *RUN[2:]], ["trace", "info", name], ["sweep", name, *RUN[2:]]):
+        ended = kvfrag(folder, *command)
+        assert ended.returncode == 0
+        assert ended.stdout.startswith(f"{shown}: ") and "\x1b" not in ended.stdout + ended.stderr
+    ended = kvfrag(folder, *RUN[:1], f"{name}x", *RUN[2:])
+    assert ended.returncode == 2 and ended.stderr.count("\n") == 1 and not set("\x1b\r\t\u202e") & set(ended.stderr)
+    (folder / name).write_text("arrival_s,prompt_tokens,\x1b[2Joutput\n")
+    ended = kvfrag(folder, "run", name, *RUN[2:])
+    assert ended.returncode == 2 and ended.stderr.count("\n") == 1 and "\x1b" not in ended.stderr
 
 
 @pytest.mark.parametrize(

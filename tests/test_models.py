@@ -1,42 +1,62 @@
-"""Models: bytes per slot and parameters against the published counts, and config.json files of every kind."""
+"""Models: bytes per slot, parameters and weights of the presets against the published counts, and their names."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from allocators.base import InputError
-from simulator.cost import parse_bytes
-from simulator.models import GPUS, PRESETS, Gpu, Model, load_gpu, load_model, slots_for
+from simulator.server.models import MODELS, Model, load_model
+from simulator.server.presets import PRESETS
 
-# Number of weights in the published checkpoints, and bytes per slot in 16 bits.
+# Number of weights (a build with transformers 5.24, without memory), and bytes per slot in 16 bits.
 PUBLISHED = {
     "OPT-13B": (12_853_473_280, 819_200),
     "Llama-2-7B": (6_738_415_616, 524_288),
     "Llama-2-13B": (13_015_864_320, 819_200),
     "Llama-3-8B": (8_030_261_248, 131_072),
+    "Llama-3.1-8B": (8_030_261_248, 131_072),
     "Llama-3-70B": (70_553_706_496, 327_680),
+    "Llama-3.1-70B": (70_553_706_496, 327_680),
+    "Llama-3.3-70B": (70_553_706_496, 327_680),
+    "Llama-3.2-1B": (1_235_814_400, 32_768),
+    "Llama-3.2-3B": (3_212_749_824, 114_688),
+    "Llama-4-Scout": (108_225_039_360, 196_608),
     "Qwen2.5-7B": (7_615_616_512, 57_344),
+    "Qwen2.5-32B": (32_763_876_352, 262_144),
+    "Qwen2.5-72B": (72_706_203_648, 327_680),
+    "Qwen3-0.6B": (596_049_920, 114_688),
+    "Qwen3-8B": (8_190_735_360, 147_456),
+    "Qwen3-32B": (32_762_123_264, 262_144),
+    "Qwen3-30B-A3B": (30_532_122_624, 98_304),
+    "Qwen3-235B-A22B": (235_093_634_560, 192_512),
+    "Qwen3-Next-80B-A3B": (79_674_391_296, 24_576),
     "Mistral-7B": (7_241_732_096, 131_072),
+    "Mistral-7B-v0.3": (7_248_023_552, 131_072),
+    "Mixtral-8x7B": (46_702_792_704, 131_072),
+    "Mistral-Small-24B": (23_572_403_200, 163_840),
+    "Gemma-2-9B": (9_241_705_984, 344_064),
+    "Gemma-3-12B": (12_187_325_040, 393_216),
+    "Gemma-3-27B": (27_432_406_640, 507_904),
+    "Phi-4": (14_659_507_200, 204_800),
+    "gpt-oss-20b": (20_914_757_184, 49_152),
+    "gpt-oss-120b": (116_829_156_672, 73_728),
+    "DeepSeek-V3": (671_026_404_352, 70_272),
 }
 
-LLAMA = {
-    "model_type": "llama",
-    "num_hidden_layers": 2,
-    "hidden_size": 12,
-    "intermediate_size": 5,
-    "num_attention_heads": 3,
-    "vocab_size": 7,
+# Parameters that one token meets, where tokens choose experts.
+ACTIVE = {
+    "Llama-4-Scout": 17_172_894_720,
+    "Qwen3-30B-A3B": 3_353_032_704,
+    "Qwen3-235B-A22B": 22_190_763_520,
+    "Qwen3-Next-80B-A3B": 3_874_929_408,
+    "Mixtral-8x7B": 12_879_925_248,
+    "gpt-oss-20b": 4_187_440_704,
+    "gpt-oss-120b": 5_711_982_912,
+    "DeepSeek-V3": 37_552_282_624,
 }
 
-
-def config_file(folder: Path, **content: Any) -> Path:
-    file = folder / "config.json"
-    file.write_text(json.dumps(content))
-    return file
+OPTIONAL = ["parameters", "weight_bytes", "active_parameters", "latent_dim", "heads", "vocab_size", "max_positions"]
 
 
 def test_every_preset_is_checked() -> None:
@@ -50,155 +70,82 @@ def test_a_preset_has_the_published_size(name: str) -> None:
     assert model.name == name
 
 
-def test_twelve_gib_of_opt_13b() -> None:
-    assert slots_for(parse_bytes("12GiB"), load_model("OPT-13B")) == 15_728
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_tokens_meet_all_parameters_but_those_of_other_experts(name: str) -> None:
+    # The vision tower of Gemma 3 stands beside the language model.
+    text = {"Gemma-3-12B": 11_766_034_176, "Gemma-3-27B": 27_009_346_304}
+    assert MODELS[name].active_parameters == (ACTIVE | text).get(name, PUBLISHED[name][0])
 
 
-@given(st.integers(1, 2**60), st.integers(1, 100), st.integers(1, 100), st.integers(1, 256))
-def test_slots_fill_the_memory_but_for_less_than_one(memory_bytes: int, layers: int, heads: int, dim: int) -> None:
-    model = Model("m", layers, heads, dim)
-    if memory_bytes < model.bytes_per_slot:
-        with pytest.raises(InputError, match="must hold a token slot of m"):
-            slots_for(memory_bytes, model)
-    else:
-        assert 0 <= memory_bytes - slots_for(memory_bytes, model) * model.bytes_per_slot < model.bytes_per_slot
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_weights_of_a_preset(name: str) -> None:
+    logged = {"gpt-oss-20b": 14_463_302_369, "gpt-oss-120b": 69_127_498_629}  # 13.47 and 64.38 GiB
+    fp8 = {"DeepSeek-V3": 673_043_134_757}
+    assert MODELS[name].weight_bytes == (logged | fp8).get(name, 2 * PUBLISHED[name][0])
 
 
-def test_gpu_presets_are_found_in_any_case() -> None:
-    assert load_gpu("h200") is GPUS["H200"]
-    assert GPUS["H100"] == Gpu("H100", 80 * 10**9, 3_350 * 10**9, 989_500 * 10**9, 64 * 10**9)
-    with pytest.raises(InputError, match="unknown GPU 'V100'; choose from A100-40GB, A100-80GB, H100, H200"):
-        load_gpu("V100")
+def test_what_is_counted_otherwise_than_the_model_does_it_is_noted() -> None:
+    assert {name: model.notes[0] for name, model in MODELS.items() if model.notes} == {
+        "Llama-4-Scout": "attention_chunk_size 8192: 36 of 48 layers counted in full, as without a window",
+        "Qwen3-Next-80B-A3B": "12 of 48 layers keep a KV cache; the state of the others, of one size per request, "
+        "is not counted",
+        "Mistral-7B": "sliding_window 4096: 32 of 32 layers counted in full, as without a window",
+        "Gemma-2-9B": "sliding_window 4096: 21 of 42 layers counted in full, as without a window",
+        "Gemma-3-12B": "sliding_window 1024: 40 of 48 layers counted in full, as without a window",
+        "Gemma-3-27B": "sliding_window 1024: 52 of 62 layers counted in full, as without a window",
+        "gpt-oss-20b": "sliding_window 128: 12 of 24 layers counted in full, as without a window",
+        "gpt-oss-120b": "sliding_window 128: 18 of 36 layers counted in full, as without a window",
+        "DeepSeek-V3": "weights quantised by fp8; what else the checkpoint keeps in 16 bits is not counted",
+    }
 
 
-@pytest.mark.parametrize("field", ["layers", "kv_heads", "head_dim", "bytes_per_element", "parameters"])
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", "Llama-3.1-8B"),
+        ("Meta-Llama-3-70B", "Llama-3-70B"),
+        ("llama 3.2 1b", "Llama-3.2-1B"),
+        ("meta-llama/Llama-2-7b-chat-hf", "Llama-2-7B"),
+        ("google/gemma-3-12b-it", "Gemma-3-12B"),
+        ("mistralai/Mistral-7B-Instruct-v0.3", "Mistral-7B-v0.3"),
+        ("mistral-7b-v0.1", "Mistral-7B"),
+        ("facebook/opt-13b", "OPT-13B"),
+        ("GPT-OSS-20B", "gpt-oss-20b"),
+        ("deepseek-ai/DeepSeek-R1", "DeepSeek-V3"),
+    ],
+)
+def test_a_preset_has_other_names(name: str, preset: str) -> None:
+    assert load_model(name) is MODELS[preset]
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b-fp8", "llama-3", "qwen3-30b-a3b-2507", "mistral-7b-v0.2", "", "8b"])
+def test_what_is_no_name_of_a_preset(name: str) -> None:
+    with pytest.raises(InputError, match="model"):
+        load_model(name)
+
+
+def test_a_folder_called_like_a_preset_is_not_taken_for_it(tmp_path: Path) -> None:
+    (tmp_path / "llama-3-8b").mkdir()
+    with pytest.raises(InputError, match=r"llama-3-8b' is a directory; name the config\.json in it"):
+        load_model(tmp_path / "llama-3-8b")
+
+
+def test_weights_follow_from_parameters_unless_given() -> None:
+    assert Model("m", 1, 1, 1).weight_bytes is None
+    assert Model("m", 1, 1, 1, 4, 10).weight_bytes == 40
+    quantised = Model("m", 1, 1, 1, 2, 10, weight_bytes=7, active_parameters=3)
+    assert (quantised.weight_bytes, quantised.active_parameters) == (7, 3)
+
+
+def test_a_latent_stands_in_place_of_keys_and_values() -> None:
+    assert Model("m", 61, 1, 576, latent_dim=576).bytes_per_slot == 61 * 576 * 2
+
+
+@pytest.mark.parametrize("field", ["layers", "kv_heads", "head_dim", "bytes_per_element", *OPTIONAL])
 def test_a_model_of_ones_own_is_checked(field: str) -> None:
-    sizes = {"layers": 1, "kv_heads": 1, "head_dim": 1, field: 0}
+    sizes: dict[str, Any] = {"layers": 1, "kv_heads": 1, "head_dim": 1, field: 0}
     with pytest.raises(InputError, match=rf"m: {field}\(=0\) must be a whole number >= 1"):
         Model("m", **sizes)
-
-
-# Files of real models, cut down to the keys that are read; parameters and bytes per slot as published.
-@pytest.mark.parametrize(
-    ("content", "parameters", "bytes_per_slot"),
-    [
-        pytest.param(
-            {"model_type": "opt", "num_hidden_layers": 24, "hidden_size": 1024, "ffn_dim": 4096, "vocab_size": 50272}
-            | {"num_attention_heads": 16, "max_position_embeddings": 2048, "torch_dtype": "float16"}
-            | {"word_embed_proj_dim": 512, "do_layer_norm_before": False},
-            331_196_416,
-            98_304,
-            id="opt-350m",
-        ),
-        pytest.param(
-            {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024}
-            | {"vocab_size": 50257, "n_inner": None},
-            124_439_808,
-            36_864,
-            id="gpt2",
-        ),
-        pytest.param(
-            {"model_type": "qwen2", "num_hidden_layers": 24, "hidden_size": 896, "intermediate_size": 4864}
-            | {"num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936}
-            | {"tie_word_embeddings": True, "torch_dtype": "bfloat16"},
-            494_032_768,
-            12_288,
-            id="qwen2.5-0.5b",
-        ),
-        pytest.param(
-            {"model_type": "qwen3", "num_hidden_layers": 28, "hidden_size": 1024, "intermediate_size": 3072}
-            | {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936}
-            | {"tie_word_embeddings": True, "dtype": "bfloat16"},
-            596_049_920,
-            114_688,
-            id="qwen3-0.6b",
-        ),
-        pytest.param(
-            {"model_type": "falcon", "num_hidden_layers": 32, "hidden_size": 4544, "num_attention_heads": 71}
-            | {"multi_query": True, "new_decoder_architecture": False, "num_kv_heads": 71},
-            None,
-            8_192,
-            id="falcon-7b",
-        ),
-        pytest.param(
-            {"model_type": "falcon", "num_hidden_layers": 60, "hidden_size": 8192, "num_attention_heads": 128}
-            | {"new_decoder_architecture": True, "num_kv_heads": 8},
-            None,
-            122_880,
-            id="falcon-40b",
-        ),
-        pytest.param(
-            {"model_type": "falcon", "num_hidden_layers": 24, "hidden_size": 2048, "num_attention_heads": 32}
-            | {"multi_query": False},
-            None,
-            196_608,
-            id="falcon-rw-1b",
-        ),
-        pytest.param(
-            {"model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
-            | {"num_key_value_heads": 8, "torch_dtype": "bfloat16"},
-            None,
-            131_072,
-            id="mixtral-8x7b",
-        ),
-    ],
-)
-def test_a_config_file_of_a_real_model(
-    tmp_path: Path, content: dict[str, Any], parameters: int | None, bytes_per_slot: int
-) -> None:
-    model = load_model(config_file(tmp_path, **content))
-    assert (model.parameters, model.bytes_per_slot) == (parameters, bytes_per_slot)
-
-
-def test_heads_and_dimensions_fall_back(tmp_path: Path) -> None:
-    assert load_model(config_file(tmp_path, **LLAMA)) == Model(
-        str(tmp_path / "config.json"), layers=2, kv_heads=3, head_dim=4, parameters=2 * (4 * 144 + 180 + 24) + 180
-    )
-    narrow = load_model(config_file(tmp_path, **LLAMA, num_key_value_heads=None, head_dim=8, torch_dtype="float32"))
-    assert (narrow.kv_heads, narrow.head_dim, narrow.bytes_per_element) == (3, 8, 4)
-
-
-def test_biases_are_counted(tmp_path: Path) -> None:
-    plain = load_model(config_file(tmp_path, **LLAMA)).parameters
-    biased = load_model(config_file(tmp_path, **LLAMA, attention_bias=True, mlp_bias=True)).parameters
-    assert plain is not None and biased == plain + 2 * (4 * 12 + 2 * 5 + 12)
-
-
-def test_the_language_part_of_a_multimodal_model_is_read(tmp_path: Path) -> None:
-    model = load_model(config_file(tmp_path, model_type="llava", torch_dtype="float8_e5m2", text_config=LLAMA))
-    assert model.parameters is not None
-    assert model.bytes_per_slot == 2 * 2 * 3 * 4 * 1
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"num_hidden_layers": None}, "num_hidden_layers is missing; it must be a whole number >= 1"),
-        ({"num_hidden_layers": "32"}, "num_hidden_layers(='32') must be a whole number >= 1"),
-        ({"num_key_value_heads": 0}, "num_key_value_heads(=0) must be a whole number >= 1"),
-        ({"head_dim": 64.0}, "head_dim(=64.0) must be a whole number >= 1"),
-        ({"vocab_size": None}, "vocab_size is missing; it must be a whole number >= 1"),
-        (
-            {"hidden_size": 13},
-            "hidden_size(=13) must be a multiple of num_attention_heads(=3) where there is no head_dim",
-        ),
-        (
-            {"torch_dtype": "int4"},
-            "torch_dtype(='int4') must be one of float32, float16, bfloat16, float8_e4m3fn, float8_e5m2",
-        ),
-        (
-            {"torch_dtype": ["float16"]},
-            "torch_dtype(=['float16']) must be one of float32, float16, bfloat16, float8_e4m3fn, float8_e5m2",
-        ),
-        ({"tie_word_embeddings": "no"}, "tie_word_embeddings(='no') must be true or false"),
-        ({"kv_lora_rank": 512}, "kv_lora_rank must be absent; latent attention keeps no keys and values"),
-    ],
-)
-def test_a_wrong_key_is_told_with_its_file(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
-    file = config_file(tmp_path, **(LLAMA | change))
-    with pytest.raises(InputError) as told:
-        load_model(file)
-    assert str(told.value) == f"{file}: {complaint}"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[" * 100_000])

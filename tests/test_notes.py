@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from simulator.notes import DATE, MILLISECONDS, SECONDS, arrival_notes, origin, plain_decimal, resolution_ns
+from simulator.notes import (
+    DATE,
+    EPOCH,
+    MILLISECONDS,
+    MONOTONIC,
+    NANOSECONDS,
+    SECONDS,
+    arrival_notes,
+    origin,
+    plain_decimal,
+    resolution_ns,
+)
 from simulator.trace import Trace
 
 HEAD = "arrival_s,prompt_tokens,output_tokens\n"
@@ -81,3 +92,18 @@ def test_rows_that_are_odd_are_told(tmp_path: Path) -> None:
     turns += '{"delay": 1, "session_id": 7, "input_tokens": 1, "output_tokens": 1}\n'
     told = "turns with a delay in place of a time, placed that long after the arrival of the last: 1"
     assert report_of(tmp_path, turns)[2] == (told,)
+
+
+@pytest.mark.parametrize(
+    ("unit", "aware", "clock", "expected"),
+    [
+        (DATE, False, "", "1970-01-01 00:00:01.500000000 (no UTC offset)"),
+        (DATE, True, "", "1970-01-01 00:00:01.500000000Z"),
+        (SECONDS, False, "", "1.5 s"),
+        (SECONDS, False, EPOCH, "1970-01-01 00:00:01.500000000Z"),
+        (NANOSECONDS, False, EPOCH, "1970-01-01 00:00:01.500000000Z"),
+        (SECONDS, False, MONOTONIC, "1.5 s of a clock that began anywhere (monotonic: no date)"),
+    ],
+)
+def test_the_first_arrival_is_told_by_its_clock(unit: int, aware: bool, clock: str, expected: str) -> None:
+    assert origin(1_500_000_000, unit, aware, clock) == expected

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,17 @@ def test_the_page_is_whole_and_small() -> None:
     total = sum(np.array(column(waste[category["name"]], rest)) for category in head["categories"])
     assert np.allclose(total, 100, atol=1e-3)
     assert page_of(runs) == text  # no clock and no random ids
+
+
+def test_no_name_can_end_the_script_or_turn_the_text_around() -> None:
+    hostile = "</script><b>\x1b[31m\u202e&amp;\n"
+    run = busy()
+    text = page_of([replace(run, label=hostile, trace=replace(run.trace, name=hostile))])
+    shown = r"</script><b>\x1b[31m\u202e&amp;\n"
+    assert hostile not in text and shown not in text  # the data travel packed
+    assert r"<title>kvfrag: &lt;/script>&lt;b>\x1b[31m\u202e&amp;amp;\n</title>" in text
+    head, _ = head_of(text)
+    assert (head["trace"], head["runs"][0]["name"]) == (shown, shown)
 
 
 def test_a_log_that_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

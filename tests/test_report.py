@@ -11,7 +11,8 @@ import pytest
 
 from allocators import InputError
 from simulator.output import write_whole
-from simulator.report import check_outputs, table, write_json
+from simulator.printing import table
+from simulator.report import check_outputs, write_json
 
 
 def mode_of(path: Path) -> int:

@@ -137,7 +137,7 @@ class Slabs(Reserving):
 
     def __init__(self) -> None:
         super().__init__(100, "oracle")
-        self._place_at_most(8)
+        self.most_slots = 8
         self.tail_slots = 4
         self.starts = list(range(0, 96, 8))
 

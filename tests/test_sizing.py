@@ -184,9 +184,9 @@ def test_a_wait_that_no_memory_shortens_is_told_with_what_is_reached() -> None:
         ({"max_refused": "1e-999999"}, r"max_refused\(='1e-999999'\)"),
         ({"max_wait_p99": "2"}, r"max_wait_p99\(='2'\)"),
         ({"max_refused": 0, "checks": -1}, r"checks\(=-1\)"),
-        ({"max_refused": 0, "spec": "pagd"}, "unknown allocator 'pagd'"),
-        ({"max_refused": 0, "spec": "contiguous"}, r"max_model_len\(=None\) must be given"),
-        ({"max_refused": 0, "spec": "buddy:reserve=oracle,max_block=4"}, "some request fits in no pool"),
+        ({"max_refused": 0, "allocator": "pagd"}, "unknown allocator 'pagd'"),
+        ({"max_refused": 0, "allocator": "contiguous"}, r"max_model_len\(=None\) must be given"),
+        ({"max_refused": 0, "allocator": "buddy:reserve=oracle,max_block=4"}, "some request fits in no pool"),
         ({"max_refused": 0, "max_model_len": 5}, r"within max_model_len\(=5\)"),
         ({"max_refused": 0, "cost": StepCost("0", "0", "0"), "window_s": None}, "cost.*takes no time"),
         ({"max_refused": 0, "window_s": (90, 95)}, r"window\(=90.0 95.0\)"),
@@ -195,7 +195,7 @@ def test_a_wait_that_no_memory_shortens_is_told_with_what_is_reached() -> None:
 )
 def test_what_is_wrong_is_told(wrong: dict[str, Any], told: str) -> None:
     trace = Trace.from_columns([0, 0], [10, 20], [3, 4])
-    options = {"spec": "paged", **wrong}
+    options = {"allocator": "paged", **wrong}
     with pytest.raises((InputError, TypeError), match=told):
         size(trace, **options)
 

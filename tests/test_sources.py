@@ -8,7 +8,7 @@ import pytest
 import simulator.sources
 from allocators import InputError
 from simulator import Trace
-from simulator.sources import TraceSource, UnseenError, trace_sources
+from simulator.sources import DRAWS, TraceSource, UnseenError, drawn_traces, listed_seeds, trace_sources
 
 TRACES = Path(__file__).parents[1] / "traces"
 
@@ -97,3 +97,24 @@ def test_what_a_trace_cannot_have_is_told(tmp_path: Path) -> None:
             list(trace_sources(trace, rates, seeds, tmp_path))
     (source,) = trace_sources(at_once, [], [], tmp_path)
     assert source.rate is None
+
+
+def test_an_answer_draws_a_workload_with_several_seeds() -> None:
+    own = drawn_traces("sharegpt:rate=3,duration=9,seed=7")
+    assert list(own) == list(range(7, 7 + DRAWS)) and listed_seeds(own) == "7 to 11"
+    for seed, trace in own.items():
+        assert seed is not None and trace.sha256 == Trace.workload("sharegpt", 3, 9, seed).sha256
+    chosen = drawn_traces("sharegpt:rate=3,duration=9", [7, 3])
+    assert list(chosen) == [7, 3] and listed_seeds(chosen) == "7, 3" and chosen[7].sha256 == own[7].sha256
+    lengths = drawn_traces(TRACES / "lengths.csv", 2, rate=4.0)
+    assert list(lengths) == [0, 1] and lengths[1].sha256 == Trace.read(TRACES / "lengths.csv", rate=4.0, seed=1).sha256
+    whole = Trace.read(TRACES / "blis.csv")
+    assert drawn_traces(whole) == {None: whole} and listed_seeds(drawn_traces(whole)) == ""
+    assert drawn_traces(TRACES / "blis.csv")[None].sha256 == whole.sha256
+    for either in (whole, TRACES / "blis.csv"):
+        with pytest.raises(
+            InputError, match=r"blis.csv has arrivals of its own, and each seed would give the same run"
+        ):
+            drawn_traces(either, 2)
+    with pytest.raises(InputError, match="seed is given twice"):
+        drawn_traces("sharegpt:rate=3,duration=9,seed=7", "1,2")

@@ -272,10 +272,10 @@ def test_an_own_constructor_gets_what_it_takes() -> None:
         ),
         (
             "own_broken.Slab",
-            "unknown allocator 'own_broken.Slab'; choose from buddy, contiguous, paged "
-            "(own_broken cannot be imported: No module named 'a_module_that_is_not_there')",
+            "own_broken cannot be imported: ModuleNotFoundError: No module named 'a_module_that_is_not_there' "
+            "(own_broken.py, line 1)",
         ),
-        ("own_failing.Slab", "own_failing cannot be imported: it exits with 3"),
+        ("own_failing.Slab", "own_failing cannot be imported: SystemExit: 3 (own_failing.py, line 1)"),
         (
             "os.getcwd",
             "os.getcwd is not an allocator class: it must take the capacity, in slots, as its first argument",

@@ -54,7 +54,7 @@ def test_block_sizes_at_figure_2s_settings(
     assert SETTINGS["max_batch"] == 256 and SETTINGS["window_s"] == (300, 900)
     spec = "paged:block_size={1,8,16,32,64,128,256},watermark=0.01"
     trace = "sharegpt:rate=4,duration=900,max_total=2047"
-    files = ["-o", "sizes.csv", "--plot", "sizes.png"]
+    files = ["-o", "sizes.csv", "--plot", "sizes.png", "--explain"]
     assert kvfrag(trace, "-a", spec, "--seeds", "3", *FIGURE2, *files) == 0
     table = pd.read_csv("sizes.csv")
     used = 100 * table.groupby("block_size")["used"].mean()
@@ -63,10 +63,10 @@ def test_block_sizes_at_figure_2s_settings(
     assert used[[1, 16, 256]].tolist() == pytest.approx([97.9, 96.3, 75.4], abs=2)
     assert Path("sizes.png").read_bytes().startswith(b"\x89PNG")
     shown = capsys.readouterr()
-    lines = [line.split() for line in shown.out.splitlines() if line.startswith(" paged")]
+    lines = [line.split() for line in shown.out.splitlines() if line.startswith(" paged:watermark=0.01 ")]
     assert [line[1] for line in lines] == ["1", "8", "16", "32", "64", "128", "256"]
     assert [float(line[2]) for line in lines] == [round(value, 1) for value in used]
-    assert all(line[3] == "±" for line in lines) and "95 % interval of the mean of 3 seeds" in shown.out
+    assert all(line[3] == "±" for line in lines) and "95 % interval of the mean of 3 seeds (Student's t)" in shown.out
     assert shown.err.splitlines() == ["wrote sizes.csv: 21 runs", "drew sizes.png"]
 
 
@@ -175,7 +175,11 @@ def test_every_list_of_the_command_line_becomes_a_column(
     pool = ["--memory", "4GiB", "--model", "opt-13b", "--preemption", "swap", "--swap-slots", "100"]
     assert kvfrag(lengths, "-a", "paged", *lists, *pool, "--max-batch-tokens", "4096", "-o", "t.csv") == 0
     told = capsys.readouterr().err.splitlines()
-    assert len(told) == 2 and "the file has no arrivals" in told[0] and told[1] == "wrote t.csv: 24 runs"
+    assert "the file has no arrivals" in told[0] and told[1] == "wrote t.csv: 24 runs"
+    cost_of = "OPT-13B on one H100, from peak rates (assumed)"
+    assert told[2] == f"note: no GPU is named: the cost is that of {cost_of}; --gpu or --cost says another"
+    assert told[3].startswith("note: 24 of 24 runs rejected requests, up to ")
+    assert told[4:] == ["note: not all runs rejected the same requests, and their figures are of different work"]
     table = pd.read_csv("t.csv")
     found = {name: sorted(table[name].unique()) for name in ("rate", "seed", "max_batch", "max_model_len", "capacity")}
     assert found == {
@@ -185,6 +189,7 @@ def test_every_list_of_the_command_line_becomes_a_column(
         "max_model_len": [2048, 4096],
         "capacity": [4 * 2**30 // 819_200],
     }
+    assert set(table["cost_of"]) == {cost_of}
     assert len(table) == 3 * 2 * 2 * 2 and set(table["swap_slots"]) == {100} and set(table["preemption"]) == {"swap"}
 
 
@@ -243,26 +248,68 @@ def test_what_the_seeds_cannot_tell_apart_is_said(capsys: pytest.CaptureFixture[
     for note in notes:
         found = re.search(r"([-+][\d.]+) ± ([\d.]+)$", note)
         assert found and abs(float(found[1])) <= float(found[2])
-    assert [note.split(": ")[0] for note in notes] == ["  paged block_size=15 and paged block_size=16"]
+    assert [note.split(": ")[0] for note in notes] == ["  paged:block_size=15 and paged:block_size=16"]
 
 
-@pytest.mark.parametrize(("width", "columns", "bands"), [(160, 6, 6), (90, 6, 1), (80, 5, 1), (45, 1, 1)])
-def test_a_narrow_terminal_gets_fewer_figures_and_none_in_two_lines(
-    width: int, columns: int, bands: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("simulator.report._PIPE_COLUMNS", width)
-    rows = [
-        {"allocator": "paged", "block_size": size, "capacity": 4000, "trace": "t", "seed": seed, "error": None}
+def rows_of(**settings: object) -> list[dict[str, object]]:
+    """The rows of two seeds, as far as they are printed."""
+    own = {"allocator": "paged", "block_size": 1, "capacity": 4000, "trace": "t", "error": None} | settings
+    return [
+        own
+        | {"seed": seed, "saturated_s": 1.0 + seed, "duration_s": 10.0}
         | dict.fromkeys(CATEGORIES, 0.1 + 0.01 * seed)
-        | {"saturated_s": 1.0 + seed, "duration_s": 10.0}
-        for size in (1, 16)
         for seed in (0, 1)
     ]
-    print_sweep(pd.DataFrame(rows), everything=True)
-    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(" paged")]
-    assert [line[1] for line in lines] == ["1", "16"]
-    for line in lines:
-        assert len([word for word in line[2:] if word != "±"]) == columns + bands and line.count("±") == bands
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120, 160])
+def test_a_narrow_terminal_gets_all_figures_and_none_in_two_lines(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("simulator.printing._PIPE_COLUMNS", width)
+    rows = [row for size in (1, 16) for row in rows_of(block_size=size)]
+    print_sweep(pd.DataFrame(rows), [f"paged:block_size={row['block_size']}" for row in rows], everything=True)
+    lines = capsys.readouterr().out.splitlines()
+    table = [line for line in lines if line.startswith((" paged", " 1 paged", " 2 paged"))]
+    assert max(map(len, table)) <= width
+    of_first = " ".join(line for line in table if " 16 " not in line and not line.startswith(" 2 "))
+    # Five parts of the pool and the refused time, each with its band.
+    assert re.findall(r"[\d.]+ ± [\d.]+", of_first) == [
+        *["10.5 ± 6.4"] * 2,
+        *["21.0 ± 12.7"] + ["10.5 ± 6.4"] + ["21.0 ± 12.7"],
+        "15.0 ± 63.5",
+    ]
+
+
+def test_an_allocator_is_called_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    """But for the options that have a column of their own; of two that would be called alike each is told whole."""
+    settings: list[tuple[str, dict[str, object]]] = [
+        ("paged", {"block_size": 16}),
+        ("paged:watermark=0.1,block_size=64", {"block_size": 64}),
+        ("contiguous:reserve=oracle", {"allocator": "contiguous", "block_size": None}),
+    ]
+    rows = [row for _, own in settings for row in rows_of(**own)]
+    print_sweep(pd.DataFrame(rows), [spec for spec, _ in settings for _ in (0, 1)], everything=True)
+    out = capsys.readouterr().out
+    table = [line.split()[:2] for line in out.splitlines() if " ± 6.4" in line]
+    assert table == [["paged", "16"], ["paged:watermark=0.1", "64"], ["contiguous:reserve=oracle", "-"]]
+    assert "  paged and paged:watermark=0.1,block_size=64: +0.00 ± 0.00" in out
+
+    specs = ["mine.Mine", "mine.Mine:block_size=1", "mine.Mine:block_size=2"]
+    rows = [row for size in (1, 1, 2) for row in rows_of(allocator="mine.Mine", block_size=size)]
+    print_sweep(pd.DataFrame(rows), [spec for spec in specs for _ in (0, 1)], everything=True)
+    table = [line.split()[:2] for line in capsys.readouterr().out.splitlines() if " ± 6.4" in line]
+    assert [name for name, _ in table] == specs
+
+
+def test_explain_says_what_the_columns_mean_and_a_line_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.DataFrame(rows_of())
+    print_sweep(frame, ["paged"] * 2, everything=True)
+    out = capsys.readouterr().out
+    assert "--explain says what the columns mean." in out and "written keys and values" not in out
+    print_sweep(frame, ["paged"] * 2, everything=True, explain=True)
+    out = capsys.readouterr().out
+    assert "--explain" not in out and "  used         written keys and values" in out
 
 
 def test_curves_are_named_by_what_varies_among_them() -> None:
@@ -276,18 +323,17 @@ def test_curves_are_named_by_what_varies_among_them() -> None:
             ("buddy", float("nan"), 1000, 0.5),
         )
     ]
-    drawn, left_out = curves(pd.DataFrame(rows), "block_size", "used")
-    assert drawn["curve"].tolist() == ["capacity=1,000", "capacity=1,000", "capacity=2,000"] and left_out == ["buddy"]
-    drawn, left_out = curves(pd.DataFrame(rows), "capacity", "used")
-    assert (
-        drawn["curve"].tolist()
-        == [
-            "paged block_size=1",
-            "paged block_size=16",
-            "paged block_size=1",
-            "buddy",
-        ]
-        and not left_out
+    table, specs = pd.DataFrame(rows), [*("paged", "paged:block_size=16") * 2, "buddy:reserve=oracle"]
+    drawn, left_out = curves(table, specs, "block_size", "used")
+    assert drawn["curve"].tolist() == ["capacity=1,000", "capacity=1,000", "capacity=2,000"]
+    assert left_out == ["buddy:reserve=oracle"]
+    drawn, left_out = curves(table, specs, "capacity", "used")
+    assert drawn["curve"].tolist() == ["paged", "paged:block_size=16", "paged", "buddy:reserve=oracle"]
+    assert not left_out
+    drawn, _ = curves(
+        table[:2], ["paged:block_size=1,watermark=0.01", "paged:block_size=16,watermark=0.01"], "block_size", "used"
     )
-    drawn, _ = curves(pd.DataFrame(rows[:2]), "block_size", "used")
-    assert drawn["curve"].tolist() == ["paged", "paged"]
+    assert drawn["curve"].tolist() == ["paged:watermark=0.01"] * 2
+    drawn, _ = curves(table, specs, "allocator", "used")
+    assert drawn["allocator"].tolist() == [*specs[:3], specs[4]]
+    assert drawn["curve"].tolist() == ["capacity=1,000", "capacity=1,000", "capacity=2,000", "capacity=1,000"]

@@ -5,6 +5,8 @@ import os
 import struct
 import threading
 from dataclasses import FrozenInstanceError
+from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +128,7 @@ def test_from_frame() -> None:
     assert trace.prompt_tokens.tolist() == [3, 2]
     assert trace.session is not None
     assert trace.block_hashes is not None
-    assert trace.session.tolist() == ["", "7.0"]
+    assert trace.session.tolist() == ["", "7"]
     assert trace.block_hashes.tolist() == [(1, 2), (2**64 - 1,)]
     assert trace.report is not None
     assert (trace.report.format, trace.report.rows, trace.report.kept) == ("frame", 2, 2)
@@ -151,6 +153,72 @@ def test_bad_frames() -> None:
         with pytest.raises(InputError) as caught:
             Trace.from_frame(bad, name="mine")
         assert str(caught.value).startswith(message)
+
+
+NARROW = "arrival_s holds {}, which is exact to {} s only at {} s; read as printed"
+FLOAT32, FLOAT16 = NARROW.format("float32", 0.062, "1,000,000"), NARROW.format("float16", 0.5, "1,000")
+TENTHS = [0.1, 0.3]
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet"])
+@pytest.mark.parametrize(
+    ("arrivals", "gap_ns", "notes"),
+    [
+        (np.array(TENTHS, np.float32), 200_000_000, (FLOAT32,)),
+        (np.array(TENTHS, np.float16), 200_000_000, (FLOAT16,)),
+        (pd.array(TENTHS, dtype="Float32"), 200_000_000, (FLOAT32,)),
+        (pd.Categorical(np.array(TENTHS, np.float32)), 200_000_000, (FLOAT32,)),
+        (pd.Series(TENTHS, dtype="float[pyarrow]"), 200_000_000, (FLOAT32,)),
+        (np.array([123456792, 123456800], np.float32), 8 * 10**9, (FLOAT32,)),  # shortest: 1.2345679e+08
+        (np.array([1e6, 1e6 + 0.0625], np.float32), 60_000_000, (FLOAT32,)),  # printed as 1000000.06
+        (TENTHS, 200_000_000, ()),
+        ([Decimal("0.1"), Decimal("3E-1")], 200_000_000, ()),
+        (["0.1", "0.3"], 200_000_000, ()),
+        (pd.array([1, 3], dtype="Int64"), 2 * 10**9, ()),
+        (pd.to_timedelta([100_000_001, 300_000_000], unit="ns"), 199_999_999, ()),
+        (pd.Series([timedelta(milliseconds=100), timedelta(milliseconds=300)], dtype=object), 200_000_000, ()),
+        (pd.DatetimeIndex(["2023-11-16 18:17:03.979960001", "2023-11-16 18:17:04.000000000"]), 20_039_999, ()),
+        (pd.DatetimeIndex(["2023-11-16", "2023-11-17"], tz="Europe/Berlin"), 86_400 * 10**9, ()),
+        (pd.Series([datetime(2023, 1, 1), datetime(2023, 1, 1, 0, 0, 0, 5)], dtype=object), 5000, ()),
+        (["2023-11-16T18:17:03Z", "2023-11-16T19:17:03.2+01:00"], 200_000_000, ()),
+    ],
+)
+def test_arrivals_of_every_type(tmp_path: Path, kind: str, arrivals: Any, gap_ns: int, notes: tuple[str, ...]) -> None:
+    frame = pd.DataFrame({"arrival_s": arrivals, "prompt_tokens": [1, 2], "output_tokens": [3, 4]})
+    if kind == "parquet":
+        frame.to_parquet(tmp_path / "t.parquet")
+        trace = Trace.read(tmp_path / "t.parquet", strict=True)
+    else:
+        trace = Trace.from_frame(frame)
+    assert trace.arrival_ns.tolist() == [0, gap_ns]
+    assert trace.report is not None
+    assert trace.report.notes == notes
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet"])
+def test_durations_know_their_unit_whatever_the_column_is_called(tmp_path: Path, kind: str) -> None:
+    times = pd.to_timedelta([1500, 4000], unit="ms")
+    frame = pd.DataFrame({"start_ms": times, "prompt_len": [1.0, 2.0], "output_len": [3, 4]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    trace = Trace.from_frame(frame) if kind == "frame" else Trace.read(tmp_path / "t.parquet")
+    assert trace.arrival_ns.tolist() == [0, 2_500_000_000]
+    assert trace.report is not None
+    assert trace.report.origin == "1.5 s"
+    assert trace.report.notes == (
+        "columns by their usual names: arrival=start_ms, prompt=prompt_len, output=output_len",
+    )
+
+
+def test_from_frame_by_the_names_of_columns() -> None:
+    frame = pd.DataFrame({"a": [1000, 2500], "b": [1, 2], "c": [3, 4], "time": [0, 0]})
+    trace = Trace.from_frame(frame, columns={"arrival": "a:ms", "prompt": "c", "output": "b"})
+    assert (trace.arrival_ns.tolist(), trace.prompt_tokens.tolist()) == ([0, 1_500_000_000], [3, 4])
+    with pytest.raises(InputError, match="mine: columns: output=d: there is no such column; the columns of"):
+        Trace.from_frame(frame, "mine", columns="arrival=a,prompt=b,output=d")
+    for missing in (pd.array([1, None], dtype="Int64"), pd.DatetimeIndex(["2023-11-16", None])):
+        bad = pd.DataFrame({"arrival_s": missing, "prompt_tokens": [1, 2], "output_tokens": [3, 4]})
+        with pytest.raises(InputError, match=r"frame: row 2: arrival_s\(=''\) is missing or not finite"):
+            Trace.from_frame(bad)
 
 
 SESSIONS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=5)

@@ -19,7 +19,14 @@ from simulator.formats import FORMATS
 from simulator.plots import trace_overview
 
 TRACES = Path(__file__).parents[1] / "traces"
-LENGTHS_ONLY = ("vidur-lengths.csv", "lengths.csv", "sharegpt.json")
+LENGTHS_ONLY = (
+    "vidur-lengths.csv",
+    "lengths.csv",
+    "sharegpt.json",
+    "sglang-bench.jsonl",
+    "vllm-bench-old.json",
+    "llmperf.json",
+)
 
 
 class Ended(NamedTuple):
@@ -135,7 +142,7 @@ def test_info_says_what_was_read(kvfrag: Kvfrag) -> None:
 def test_info_tells_blocks_and_sessions(kvfrag: Kvfrag) -> None:
     sessions = len(set(Trace.read(TRACES / "qwen-bailian.jsonl").to_frame()["session"]))
     shown = good(kvfrag("trace info traces/qwen-bailian.jsonl")).out
-    assert f"\n  40 rows with prefix blocks of 16 tokens; {sessions} sessions\n" in shown
+    assert f"\n  40 rows with prefix blocks of 16 tokens (a run ignores them); {sessions} sessions\n" in shown
     assert "prefix blocks" not in good(kvfrag("trace info traces/blis.csv")).out
 
 
@@ -212,10 +219,86 @@ def test_generate_and_profile(kvfrag: Kvfrag) -> None:
     good(kvfrag("trace info lengths.json:rate=3"))
 
 
+def test_every_command_that_reads_a_trace_takes_a_tokenizer(kvfrag: Kvfrag) -> None:
+    options = "traces/sharegpt.json --tokenizer mine.letters"
+    pool = "-a paged --capacity 4000 --max-model-len 4000"
+    expected = [len(c["conversations"][0]["value"]) for c in json.loads((TRACES / "sharegpt.json").read_text())]
+    for line in (
+        f"trace info {options} --rate 2",
+        f"trace slice {options} --rate 2 --requests 0 5 -o a.csv",
+        f"trace profile {options} -o p.json",
+        f"run {options} --rate 2 {pool}",
+        f"size {options} --rate 2 -a paged --max-refused 1% --max-model-len 4000",
+        f"advise {options} --rate 2",
+        f"sweep {options} --rate 2 {pool} --workers 1",
+    ):
+        told = good(kvfrag(line))
+        assert "for want of a tokenizer" not in told.out + told.err, line
+    assert Trace.read("a.csv").prompt_tokens.tolist() == expected[:5]
+    for command in ("run", "size", "advise", "sweep", "trace convert", "trace scale"):
+        assert "--tokenizer" in good(kvfrag(f"{command} --help")).out
+    kept = good(kvfrag(f"run traces/sharegpt.json --rate 2 {pool}")).err
+    assert "sharegpt.json: for want of a tokenizer, tokens are words between blanks (texts: 24)" in kept
+    unused = good(kvfrag("trace convert traces/blis.csv --tokenizer mine.letters -o b.csv")).err
+    assert "the tokenizer was not used: the file says how many tokens there are" in unused
+
+
+def test_a_workload_is_not_drawn_from_guessed_tokens(kvfrag: Kvfrag) -> None:
+    for line in (
+        "trace generate traces/sharegpt.json:rate=4 -o out.csv",
+        "fit --workload traces/sharegpt.json --max-model-len 512 --capacity 2000",
+    ):
+        ended = kvfrag(line)
+        assert (ended.code, len(ended.err.splitlines())) == (INPUT_WRONG, 1)
+        assert "drawn from texts, whose tokens must be counted first: kvfrag trace convert" in ended.err
+
+
 def test_convert_counts_with_any_tokenizer(kvfrag: Kvfrag) -> None:
     good(kvfrag("trace convert traces/sharegpt.json --rate 2 --tokenizer mine.letters -o letters.csv"))
     texts = [c["conversations"][0]["value"] for c in json.loads((TRACES / "sharegpt.json").read_text())]
     assert sorted(Trace.read("letters.csv").prompt_tokens.tolist()) == sorted(map(len, texts))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run {} -a paged --capacity 2000",
+        "size {} -a paged --max-refused 1%",
+        "advise {}",
+        "sweep {} -a paged --capacity 2000 --workers 1",
+        "trace info {}",
+        "trace convert {} -o out.csv",
+        "trace slice {} --requests 0 1 -o out.csv",
+        "trace scale {} --rate 2 -o out.csv",
+        "trace profile {} -o out.json",
+    ],
+)
+def test_every_command_that_reads_a_trace_takes_columns(kvfrag: Kvfrag, line: str) -> None:
+    Path("odd.csv").write_text("moment,p,o\n2026-11-30 10:15:00Z,3,4\n2026-11-30 10:15:01.5Z,5,6\n")
+    ended = kvfrag(line.format("odd.csv"))
+    assert ended.code == INPUT_WRONG
+    assert "its columns are 'moment, p, o'; say which is which: --columns arrival=" in ended.err
+    ended = kvfrag(f"{line.format('odd.csv')} --columns arrival=moment,prompt=p,output=q")
+    assert ended.code == INPUT_WRONG
+    assert ended.err.endswith(
+        "columns: output=q: there is no such column; the columns of the file are 'moment, p, o'\n"
+    )
+    good(kvfrag(f"{line.format('odd.csv')} --columns arrival=moment,prompt=p,output=o"))
+
+
+def test_a_log_with_usual_names_and_dates_works_at_the_first_try(kvfrag: Kvfrag) -> None:
+    Path("LOG.csv").write_text("time,input_len,output_len\n2026-11-30T10:15:00Z,812,95\n2026-11-30T10:15:01.5Z,10,5\n")
+    ended = good(
+        kvfrag("run LOG.csv -a paged:block_size=16 -a contiguous:reserve=max --capacity 20000 --max-model-len 8192")
+    )
+    assert ended.out.startswith("LOG.csv: 2 requests, a pool of 20,000 token slots\n")
+    assert "LOG.csv: columns by their usual names: arrival=time, prompt=input_len, output=output_len\n" in ended.err
+
+
+def test_lengths_of_a_file_with_other_names_come_by_way_of_convert(kvfrag: Kvfrag) -> None:
+    Path("odd.csv").write_text("moment,p,o\n0,3,4\n1,5,6\n")
+    told = kvfrag("trace generate odd.csv:rate=4,requests=3 -o out.csv").err
+    assert "; kvfrag trace convert takes that, and lengths can be drawn from what it writes" in told
 
 
 @pytest.mark.parametrize(
@@ -230,9 +313,15 @@ def test_convert_counts_with_any_tokenizer(kvfrag: Kvfrag) -> None:
         ("trace convert traces/lengths.csv -o out.csv --rate many", ["'many' must be a number"]),
         ("trace convert traces/blis.csv -o out.csv --format exe", ["format(='exe') must be one of neutral, azure"]),
         ("trace convert traces/burstgpt-1.csv -o out.csv --strict", ["row 41 (line 42)", "Response tokens(='0')"]),
-        ("trace convert traces/blis.csv -o out.csv --tokenizer letters", ["must be package.module.function"]),
+        (
+            "trace convert traces/blis.csv -o out.csv --tokenizer letters",
+            ["must be a tokenizer.json, or package.module.function"],
+        ),
         ("trace convert traces/blis.csv -o out.csv --tokenizer no.where", ["no cannot be imported"]),
-        ("trace convert traces/blis.csv -o out.csv --tokenizer mine.number", ["must be package.module.function"]),
+        (
+            "trace convert traces/blis.csv -o out.csv --tokenizer mine.number",
+            ["must be a tokenizer.json, or package.module.function"],
+        ),
         ("trace slice traces/blis.csv -o out.csv", ["--time START END", "--requests FIRST END"]),
         ("trace slice traces/blis.csv -o out.csv --time 0 1 --requests 0 1", ["which part?"]),
         ("trace slice traces/blis.csv -o out.csv --time 100 200", ["no request of blis.csv arrives from 100 to 200 s"]),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from allocators import Contiguous, Paged
+from growing import Growing
 from simulator import Run, StepCost, Trace, simulate
 from simulator.waits import CAUSES
 
@@ -38,6 +39,15 @@ def test_external() -> None:
     trace = Trace.from_columns([0, 0, 0, 0], [3, 2, 1, 6], [2, 3, 2, 1])
     run = simulate(trace, Contiguous(10, "oracle"), cost=COST)
     assert waits(run) == [{}, {}, {}, {"too_little_free": 2, "external": 1}]
+
+
+def test_external_until_less_is_free_than_was_refused() -> None:
+    # Request 1 grows from slot 5 on by one a second, behind the 3 slots that request 0 has left: of 6 asked, 7 are
+    # free in two pieces, then 6, then 5.
+    trace = Trace.from_columns([0, 0, S // 2], [3, 2, 6], [1, 6, 1])
+    run = simulate(trace, Growing(10), cost=COST)
+    assert waits(run) == [{}, {}, {"iteration": 0.5, "external": 2, "too_little_free": 3}]
+    assert run.summary()["refused_although_free_s"] == 2
 
 
 def test_caps_on_the_batch_and_on_new_tokens() -> None:

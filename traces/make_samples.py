@@ -8,18 +8,18 @@ import gzip
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+import log_samples
+from log_samples import Request
 from simulator import Trace
 from simulator.workload import parse_workload
 
 WORKLOAD = "azure-conv:rate=0.5,requests=40,seed=1"
 COMMAND = f"kvfrag trace generate {WORKLOAD} -o neutral.csv"
-
-Request = tuple[int, int, int]
-"""Arrival in nanoseconds, prompt tokens, output tokens."""
 
 
 def stamp(time_ns: int, digits: int, middle: str = " ") -> str:
@@ -192,6 +192,18 @@ SAMPLES: dict[str, Callable[[list[Request]], str]] = {
     "llmservingsim.jsonl": llmservingsim,
     "aiperf.jsonl": aiperf,
     "sharegpt.json": sharegpt,
+    "vllm-bench.json": log_samples.vllm_bench,
+    "vllm-bench-old.json": log_samples.vllm_bench_old,
+    "sglang-bench.jsonl": log_samples.sglang_bench,
+    "aiperf-export.jsonl": log_samples.aiperf_export,
+    "genai-perf.json": log_samples.genai_perf,
+    "inference-perf.json": log_samples.inference_perf,
+    "llmperf.json": log_samples.llmperf,
+    "llmservingsim-bench.jsonl": log_samples.llmservingsim_bench,
+    "litellm.csv": lambda requests: log_samples.litellm_csv(requests, partial(stamp, digits=6)),
+    "litellm.json": lambda requests: log_samples.litellm_json(requests, partial(stamp, digits=3)),
+    "litellm-payload.jsonl": log_samples.litellm_payload,
+    "opentelemetry.jsonl": log_samples.opentelemetry,
 }
 
 

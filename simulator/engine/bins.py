@@ -55,8 +55,8 @@ def next_edge(bins: Bins, otherwise: int) -> int:
 
 
 @rule
-def add_time(bins: Bins, batch: Batch, group: int, time: int, returning: int) -> None:
-    """Add a time in which everything was as it is now."""
+def add_time(bins: Bins, batch: Batch, group: int, time: int, returning: int, iterating: int) -> None:
+    """Add a time in which everything was as it is now. ``iterating``: 1 within iterations, 0 in a gap between them."""
     if not is_measured(bins):
         return
     now, sums = batch.now, bins.sums[bins.now.bin, group]
@@ -68,8 +68,7 @@ def add_time(bins: Bins, batch: Batch, group: int, time: int, returning: int) ->
     add_product(sums[5], now.count, time)
     add_product(sums[6], now.largest, time)
     add_product(sums[7], 1, time)
-    if now.count:
-        add_product(sums[8], 1, time)
+    add_product(sums[8], iterating, time)
     if returning:
         add_product(sums[9], returning, time)
 
@@ -80,3 +79,12 @@ def add_growth(bins: Bins, batch: Batch, group: int, first_ps: int, step_ps: int
     if is_measured(bins):
         ones, squares = count * (count - 1) // 2, (count - 1) * count * (2 * count - 1) // 6
         add_product(bins.sums[bins.now.bin, group, 0], batch.now.count, first_ps * ones + step_ps * squares)
+
+
+@rule
+def add_preemptions(bins: Bins, now: int, count: int) -> None:
+    """Count preemptions in the bin of ``now``; in the last one too at its very end, as iterations may take no time."""
+    if is_measured(bins):
+        bins.preemptions[bins.now.bin] += count
+    elif bins.now.bin == len(bins.preemptions) and now == bins.edges[-1]:
+        bins.preemptions[-1] += count

@@ -5,7 +5,7 @@ from typing import Any
 
 import simpy
 
-from simulator.engine.loop import LOOK, PAUSE, REACHED
+from simulator.engine.loop import LOOK, PAUSE
 from simulator.engine.server import Server
 from simulator.run import Layout
 
@@ -20,10 +20,10 @@ def _serve(
         on_progress(int(server.clock.finished))
         if why == LOOK:
             yield env.timeout(event - env.now)
-        elif why == PAUSE:
-            yield env.timeout(server.now_ps - env.now)
-        else:
+        elif why != PAUSE:
             return
+        elif server.now_ps < event:  # else its next iteration, which holds the event, has yet to be planned
+            yield env.timeout(server.now_ps - env.now)
 
 
 def _look(
@@ -39,7 +39,7 @@ def serve(
     server: Server,
     end_ps: int | None,
     layout_times_ps: Sequence[int] = (),
-    on_progress: Callable[[int], object] = lambda finished: None,
+    on_progress: Callable[[int], object] = bool,
 ) -> list[Layout]:
     """Run a server until all are served, or with the iteration that reaches ``end_ps``. Returns the memory maps."""
     env = simpy.Environment(initial_time=0)

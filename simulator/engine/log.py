@@ -32,7 +32,9 @@ def new_log(on: bool, seats: int, capacity: int) -> Log:
     be preempted, be admitted and finish; at most every slot is an extent of its own.
     """
     events, extents = (_AT_ONCE + 4 * seats, _AT_ONCE + capacity) if on else (0, 0)
-    return Log(record(on=on, events=0, extents=0), np.zeros((events, len(EVENT)), np.int64), np.zeros((extents, 2), np.int64))
+    return Log(
+        record(on=on, events=0, extents=0), np.zeros((events, len(EVENT)), np.int64), np.zeros((extents, 2), np.int64)
+    )
 
 
 @rule

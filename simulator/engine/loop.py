@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from allocators.seam import record, rule
 from simulator.engine.batch import NEVER, Batch, finish
-from simulator.engine.bins import Bins, add_growth, add_time, is_measured, move_to_bin, next_edge
+from simulator.engine.bins import Bins, add_growth, add_preemptions, add_time, move_to_bin, next_edge
 from simulator.engine.compiled import compiled
 from simulator.engine.log import Log, is_full
 from simulator.engine.queue import EXTERNAL, NOBODY, PREEMPTED, RESIDUAL, TOKENS, Queue, next_arrival, tell_waits
@@ -15,7 +15,7 @@ SERVED, REACHED, LOOK, FULL, PAUSE, BROKEN, UNBALANCED = range(7)
 iterations; the log is full; it has gone on for long; an allocator broke a promise; the slots do not sum to the capacity."""
 
 FARTHEST_PS = 1 << 61
-"""The latest time that may be asked for, 26 days: behind it the clock has to be set back. No iteration is longer."""
+"""The latest time that may be asked for, 26 days: after it the clock has to be set back. No iteration takes 2^62 ps."""
 
 _PASSES = 1 << 16  # between two pauses: for progress, and for Ctrl-C, which compiled code does not hear
 
@@ -44,7 +44,17 @@ def new_clock() -> Any:
 
 @compiled
 def advance(
-    policy: Any, batch: Batch, queue: Queue, pool: Any, log: Log, cost: Cost, bins: Bins, clock: Any, until: int, look: int, capacity: int
+    policy: Any,
+    batch: Batch,
+    queue: Queue,
+    pool: Any,
+    log: Log,
+    cost: Cost,
+    bins: Bins,
+    clock: Any,
+    until: int,
+    look: int,
+    capacity: int,
 ) -> int:
     """Serve until an iteration reaches ``until``, or those that are planned hold ``look``. Returns why it stopped."""
     for _ in range(_PASSES):
@@ -78,21 +88,22 @@ def _pass_gap(batch: Batch, bins: Bins, clock: Any, target: int) -> None:
     """Nobody runs and nobody waits until ``target``."""
     while clock.now < target:
         end = min(target, next_edge(bins, target))
-        add_time(bins, batch, 0, end - clock.now, 0)
+        add_time(bins, batch, 0, end - clock.now, 0, 0)
         clock.now = end
         move_to_bin(bins, end)
 
 
 @rule
-def _plan(policy: Any, batch: Batch, queue: Queue, pool: Any, log: Log, cost: Cost, bins: Bins, clock: Any, until: int) -> None:
+def _plan(
+    policy: Any, batch: Batch, queue: Queue, pool: Any, log: Log, cost: Cost, bins: Bins, clock: Any, until: int
+) -> None:
     """Grow and admit; then how many iterations run alike, and how long they take."""
     clock.prefilled = clock.swapped = 0
     clock.head = -1
     batch.now.used += batch.now.count
     preemptions = queue.now.preemptions
     clock.why = schedule(policy, batch, queue, pool, log, clock)
-    if is_measured(bins):
-        bins.preemptions[bins.now.bin] += queue.now.preemptions - preemptions
+    add_preemptions(bins, clock.now, queue.now.preemptions - preemptions)
     running = batch.now.count
     clock.first_ps = cost.base + cost.sequence * running + cost.kv_token * batch.now.used
     clock.extra_ps = cost.prefill_token * clock.prefilled + cost.swapped_token * clock.swapped
@@ -110,8 +121,9 @@ def _alike(batch: Batch, queue: Queue, bins: Bins, clock: Any, step_ps: int, unt
         return 1  # the next one has new tokens for who waits
     count = min(batch.now.next_end + 1, batch.now.next_grow) - clock.iteration
     first_ps, start = clock.first_ps, clock.now + clock.extra_ps
-    while count > 1 and first_ps + step_ps * count > FARTHEST_PS // count // count:
-        count //= 2  # count x their time must fit 62 bits
+    # count x their time must fit 62 bits, and so must all on the way to it.
+    while count > 1 and (first_ps > FARTHEST_PS // count // count or step_ps > FARTHEST_PS // count // count // count):
+        count //= 2
     if count <= 1:
         return 1
     until = min(until, next_arrival(queue)) if clock.why == NOBODY else until
@@ -163,7 +175,7 @@ def _run(batch: Batch, queue: Queue, cost: Cost, bins: Bins, clock: Any) -> None
         add_growth(bins, batch, group, clock.first_ps, cost.kv_token * running, count)
     while clock.now < end:
         part = min(end, next_edge(bins, end))
-        add_time(bins, batch, group, part - clock.now, queue.now.back)
+        add_time(bins, batch, group, part - clock.now, queue.now.back, 1)
         clock.now = part
         move_to_bin(bins, part)
     batch.now.used += running * (count - 1)

@@ -178,8 +178,8 @@ class Server:
         self.clock.now -= shift
         self.epoch_ps = epoch_ps
         # What is too far off is never reached before the clock is set back again.
-        after_ns = self._arrival_ns - epoch_ps // 1000
-        queue.arrival[:] = np.clip(after_ns, -(NEVER // 1000), NEVER // 1000) * 1000
+        epoch_ns = min(epoch_ps // 1000, int(self._arrival_ns[-1]) + 1) if len(self.rows) else 0
+        queue.arrival[:] = np.clip(self._arrival_ns - epoch_ns, -(NEVER // 1000), NEVER // 1000) * 1000
         self.bins.edges[:] = [min(max(edge - epoch_ps, -NEVER), NEVER) for edge in self._edges_ps]
 
     def _empty_log(self) -> None:

@@ -28,8 +28,9 @@ from simulator.plots.style import (
     points_per_unit,
     settled,
     spread,
-    wrapped,
+    wrapped_apart,
 )
+from simulator.showing import labels
 from simulator.views import VIEWS, lightness, view_colors, view_shares
 
 _ASIDE_PT = 9.0  # from a bar to the numbers beside it
@@ -96,15 +97,15 @@ def _arranged(runs: Sequence[Pictured], view: str, reference: dict[str, Mapping[
             one_of(f"name in reference {label!r}", name, list(VIEWS[view]))
     pitch = 1.25 if any(run.name in reference for run in runs) else 1.0
     bars: list[Bar] = []
-    for i, run in enumerate(runs):
+    for i, (run, label) in enumerate(zip(runs, labels(runs), strict=True)):
         share, tick = run.summary()["share"], i * pitch
         percent = {} if share is None else {k: 100 * v for k, v in view_shares(share, view).items()}
         paired = reference.pop(run.name, None)
         if paired is None:
-            bars.append(Bar(run.name, tick, tick, 0.58, percent))
+            bars.append(Bar(label, tick, tick, 0.58, percent))
         else:
-            bars.append(Bar(run.name, tick, tick - 0.2, 0.38, percent, aside=-1))
-            bars.append(Bar(run.name, tick, tick + 0.2, 0.38, paired, is_reference=True))
+            bars.append(Bar(label, tick, tick - 0.2, 0.38, percent, aside=-1))
+            bars.append(Bar(label, tick, tick + 0.2, 0.38, paired, is_reference=True))
     for i, (label, percent) in enumerate(reference.items(), start=len(runs)):
         bars.append(Bar(label, i * pitch, i * pitch, 0.58, percent, is_reference=True))
     if not bars:
@@ -122,8 +123,12 @@ def name_ticks(ax: Axes, ticks: Mapping[float, str]) -> None:
     """The names of the bars below them, in as many lines as their pitch asks for."""
     pitch_pt = 0.96 * points_per_unit(ax)[0] * min(np.diff(list(ticks)), default=1.0)
     font = max(LEAST_PT, min(FONT_PT, pitch_pt / (LETTER_EM * min(_longest(ticks.values()), 15))))
-    labels = [wrapped(label, int(pitch_pt / (LETTER_EM * font))) for label in ticks.values()]
-    ax.set_xticks(list(ticks), labels, fontsize=font, parse_math=False)
+    ax.set_xticks(
+        list(ticks),
+        wrapped_apart(list(ticks.values()), int(pitch_pt / (LETTER_EM * font))),
+        fontsize=font,
+        parse_math=False,
+    )
     ax.tick_params(axis="x", length=0)
     settled(ax)
 

@@ -21,6 +21,7 @@ from simulator.plots.style import (
     settled,
     stacked_below,
 )
+from simulator.showing import labels
 from simulator.views import WAIT_COLORS
 from simulator.waits import WAITS
 
@@ -48,7 +49,10 @@ def waits(runs: Waited | Iterable[Waited], ax: Axes | None = None) -> Axes:
     ``ax``, and the upper alone does where that is low; its Axes are returned. Numbers that would be too small to read
     are left out. Raises InputError when there is no run.
     """
-    above = [Bar(run.name, x, x, 0.58, _seconds(run)) for x, run in enumerate(several(runs, "waits_s"))]
+    found = several(runs, "waits_s")
+    above = [
+        Bar(label, x, x, 0.58, _seconds(run)) for x, (label, run) in enumerate(zip(labels(found), found, strict=True))
+    ]
     if not above:
         raise InputError("runs(=[]) must hold at least one run")
     below = [Bar(bar.label, bar.tick, bar.x, bar.width, _percent(_own(bar))) for bar in above]

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from allocators.base import one_of
+from simulator.standard import printable
 
 INK, THIN_INK, FRAME = "#222222", "#777777", "#b0b0b0"
 FONT_PT, SMALL_PT, LEAST_PT = 9.0, 7.5, 5.0
@@ -85,8 +86,8 @@ def points_per_unit(ax: Axes) -> tuple[float, float]:
 
 
 def parts(label: str) -> list[str]:
-    """A label cut where a line may end: behind a colon, a comma, a space, and a dot that no digit follows."""
-    return re.split(r"(?<=[:, ])|(?<=\.)(?!\d)", label)
+    """A label cut where a line may end: after a colon, a space, and a comma or a dot that no digit follows."""
+    return re.split(r"(?<=[: ])|(?<=[,.])(?!\d)", label)
 
 
 def wrapped(label: str, chars: int, most_lines: int = 6) -> str:
@@ -96,7 +97,7 @@ def wrapped(label: str, chars: int, most_lines: int = 6) -> str:
     """
     chars = max(chars, 1)
     lines = [""]
-    for part in parts(label):
+    for part in parts(printable(label)):
         pieces = [part] if len(part.rstrip()) <= chars else re.split(r"(?<==)", part)
         for piece in pieces:
             if lines[-1] and len(lines[-1] + piece.rstrip()) > chars:
@@ -107,6 +108,14 @@ def wrapped(label: str, chars: int, most_lines: int = 6) -> str:
     if len(lines) > most_lines:
         lines[most_lines - 1 :] = [lines[most_lines - 1].rstrip()[: chars - 1] + "…"]
     return "\n".join(line.strip() for line in lines)
+
+
+def wrapped_apart(labels: Sequence[str], chars: int, most_lines: int = 6) -> list[str]:
+    """Labels in lines, see :func:`wrapped`; numbered, where what is left out would make two of them look alike."""
+    lines = [wrapped(label, chars, most_lines) for label in labels]
+    if len(set(lines)) < len(set(labels)):
+        lines = [wrapped(f"{number} {label}", chars, most_lines) for number, label in enumerate(labels, start=1)]
+    return lines
 
 
 def head(ax: Axes, *lines: str) -> None:

@@ -13,7 +13,17 @@ from pandas.api.types import is_numeric_dtype
 from allocators.base import InputError
 from simulator.bands import half_width, varied
 from simulator.ledger import CATEGORIES
-from simulator.plots.style import FONT_PT, INK, LETTER_EM, head, own_axes, points_per_unit, settled, spread, wrapped
+from simulator.plots.style import (
+    FONT_PT,
+    INK,
+    LETTER_EM,
+    head,
+    own_axes,
+    points_per_unit,
+    settled,
+    spread,
+    wrapped_apart,
+)
 from simulator.views import VIEWS, lightness
 
 _INKS = ("#0a305e", "#cf5f12", "#2b8cbe", "#8c1230", "#7a7a7a")
@@ -168,7 +178,7 @@ def _averaged(rows: pd.DataFrame, places: list[str]) -> str:
 
 def _scale_x(ax: Axes, values: pd.Series, order: dict[object, int], numeric: bool) -> None:
     if not numeric:
-        ax.set_xticks(list(order.values()), [wrapped(str(name), 18) for name in order], parse_math=False)
+        ax.set_xticks(list(order.values()), wrapped_apart([str(name) for name in order], 18), parse_math=False)
         return
     numbers = np.unique(values.dropna().to_numpy(float))
     if numbers[0] > 0 and numbers[-1] / numbers[0] >= 16:
@@ -189,7 +199,7 @@ def _name_curves(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
     scale = 72 / ax.figure.dpi
     width = ax.bbox.width * scale
     most = min(0.6 * width, 10 + LETTER_EM * FONT_PT * max(len(name) for _, name, _ in ends))
-    names = [wrapped(name, round((most - 10) / (LETTER_EM * FONT_PT)), 3) for _, name, _ in ends]
+    names = wrapped_apart([name for _, name, _ in ends], round((most - 10) / (LETTER_EM * FONT_PT)), 3)
     needed = min(most, 10 + LETTER_EM * FONT_PT * max(len(line) for name in names for line in name.split("\n")))
     left, right = (float(edge) for edge in ax.transData.transform([(edge, 0) for edge in ax.get_xlim()])[:, 0])
     # Room is made in pixels, so that a logarithmic axis gets as much as a linear one.

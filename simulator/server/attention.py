@@ -1,0 +1,203 @@
+"""Which layers of a model keep a cache that grows with every token, and what is in it.
+
+Most keep keys and values in every layer. Hybrid models mix in layers of linear attention, state spaces or
+convolutions, whose state has one size per request: they count nothing here. A sliding window bounds what a layer
+keeps; it is counted in full, with a note.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+from allocators.base import InputError
+from simulator.server.config import Config
+
+_FULL = {"full_attention", "attention"}
+_WINDOWED = {"sliding_attention", "chunked_attention"}
+_NO_CACHE = {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "moe", "mlp"}
+_NEMOTRON = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
+_WINDOWS = ("sliding_window", "sliding_window_size", "attention_chunk_size", "attention_window_size")
+
+# Keys whose names say that the cache may be something else than keys and values in every layer.
+_SUSPECTS = re.compile(
+    r"(^|_)kv(_|$)|key_value|query_group|multi_query|latent|(^|_)(mamba|ssm|rwkv|lru|mla)|recurren|linear_(key|value|num"
+    r"|conv|head|attn)|conv_l_cache|conv_kernel|conv1d|d_conv|short_conv|cross_att|cross_layer|use_cla|cla_share"
+    r"|encoder_decoder|sparse_(att|block)|block_sparse|indexer|index_(topk|head|n_heads|block|kpool)|compress_r"
+    r"|layer_types?$|block_types?$|layers_block|attn_layer|attn_type|attn_config|attn_idx|attention_types?$"
+    r"|attention_layers$|hybrid|layer_pattern|override_pattern|full_att|per_layer_config|block_configs|v_head_dim"
+    r"|value_head_dim|swa_|global_head_dim|sliding_attention_heads|shared_layers|k_eq_v|layer_group_size|num_loop"
+    r"|loop_(num|layer)|total_ut_steps|keep_window",
+    re.IGNORECASE,
+)
+# Names that match and say nothing of the cache; those of speculative layers, which are not simulated, among them.
+_HARMLESS = re.compile(
+    r"^(mtp_|mlp_layer_types$|moe_layer|full_attn_(alpha|beta)_factor|linear_attn_(alpha|beta)_factor)"
+)
+
+_HEAD_KEYS = {
+    "num_key_value_heads",
+    "num_kv_heads",
+    "n_head_kv",
+    "n_kv_heads",
+    "num_query_groups",
+    "kv_channels",
+    "multi_query",
+    "multi_query_attention",
+    "multi_query_group_num",
+    "attn_config",
+}
+_LATENT_KEYS = {"kv_lora_rank", "v_head_dim", "mla_use_nope"}
+# Sizes of layers without a cache: understood once the file says which layers those are.
+_STATE_KEYS = re.compile(r"(^|_)(mamba|ssm|lru)|linear_(key|value|num|conv|head)|conv", re.IGNORECASE)
+
+# Types whose layers are not what their keys say.
+_REFUSED_KINDS = {"longcat_flash": "each layer has two attention blocks"}
+
+
+def check_understood(config: Config) -> None:
+    """Raise InputError for the first key that says of the cache what is not understood here."""
+    if config.kind in _REFUSED_KINDS:
+        raise config.error("model_type", f"is not understood: {_REFUSED_KINDS[config.kind]}; give a Model(...) instead")
+    known = _HEAD_KEYS | _COUNTERS.keys() | {"attn_layer_offset", "num_kv_shared_layers"}
+    if config.given("kv_lora_rank"):
+        known |= _LATENT_KEYS
+    if not config.flag("use_cla"):
+        known.add("cla_share_factor")  # Hunyuan's files carry it unused
+    told = config.kind == "falcon_h1" or any(config.given(key) for key in _COUNTERS)
+    for key in config.present():
+        if not _SUSPECTS.search(key) or key in known or _HARMLESS.match(key) or (told and _STATE_KEYS.search(key)):
+            continue
+        if key in ("v_head_dim", "value_head_dim") and config.content[key] == config.head_dim:
+            continue
+        raise config.error(key, "is not understood: it may change what the KV cache holds; give a Model(...) instead")
+
+
+def latent_dim(config: Config) -> int | None:
+    """Elements per token and layer of multi-head latent attention; None for keys and values."""
+    if config.given("kv_lora_rank") is None:
+        return None
+    return config.count("kv_lora_rank") + config.count("qk_rope_head_dim")
+
+
+def cached_layers(config: Config) -> int:
+    """The layers that keep something of every token; ``config.notes`` tells of windows and of layers left out."""
+    counts = {key: count(config) for key, count in _COUNTERS.items() if config.given(key)}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{key} says {count}" for key, count in counts.items())
+        raise InputError(f"{config.source}: how many layers keep a KV cache? {said}")
+    layers = next(iter(counts.values()), config.layers)
+    if config.given("num_kv_shared_layers"):
+        shared = config.count("num_kv_shared_layers")
+        if shared >= layers:
+            raise config.error("num_kv_shared_layers", f"must be below the number of layers, {layers}")
+        config.note(f"the last {shared} of {layers} layers use the cache of layers before them")
+        layers -= shared
+    elif layers < config.layers:
+        config.note(
+            f"{layers} of {config.layers} layers keep a KV cache; the state of the others, "
+            "of one size per request, is not counted"
+        )
+    if layers < 1:
+        raise InputError(f"{config.source}: no layer keeps a KV cache; its state does not grow with the tokens")
+    _note_windows(config)
+    return layers
+
+
+def _note_windows(config: Config) -> None:
+    key = config.given(*_WINDOWS)
+    kinds = next((config.names(key) for key in _LISTS if config.given(key)), None)
+    windowed = sum(kind in _WINDOWED for kind in kinds or [])
+    # Qwen's files carry a window that is not used.
+    used = config.flag("use_sliding_window", default=not config.kind.startswith("qwen"))
+    if not used or key is None or (kinds is not None and not windowed):
+        return
+    where = f"{windowed} of {len(kinds)} layers" if kinds is not None else "layers with it"
+    config.note(f"{key} {config.content[key]}: {where} counted in full, as without a window")
+
+
+def _kinds(config: Config, key: str, kinds: Iterable[str]) -> int:
+    """How many of the kinds of layers keep a cache; an InputError for a kind that is not known."""
+    count = 0
+    for kind in kinds:
+        if kind not in _FULL | _WINDOWED | _NO_CACHE:
+            raise config.error(key, f"has {kind!r}; understood are {', '.join(sorted(_FULL | _WINDOWED | _NO_CACHE))}")
+        count += kind not in _NO_CACHE
+    return count
+
+
+def _full_length(config: Config, key: str, length: int) -> None:
+    if length != config.layers:
+        raise config.error(key, f"must have one entry per layer: {config.layers}")
+
+
+def _listed(key: str) -> Callable[[Config], int]:
+    """A counter of a list with the kind of each layer."""
+
+    def count(config: Config) -> int:
+        kinds = config.names(key)
+        _full_length(config, key, len(kinds))
+        return _kinds(config, key, kinds)
+
+    return count
+
+
+def _repeated(config: Config) -> int:
+    """RecurrentGemma: a few kinds, repeated until every layer has one."""
+    kinds = config.names("block_types")
+    return _kinds(config, "block_types", (kinds[layer % len(kinds)] for layer in range(config.layers)))
+
+
+def _pattern(config: Config) -> int:
+    """Nemotron-H: a letter per layer."""
+    pattern = config.content["hybrid_override_pattern"]
+    if not isinstance(pattern, str) or set(pattern) - _NEMOTRON.keys():
+        raise config.error("hybrid_override_pattern", f"must be letters of {' '.join(_NEMOTRON)}, one per layer")
+    _full_length(config, "hybrid_override_pattern", len(pattern))
+    return pattern.count("*")
+
+
+def _zeros_and_ones(config: Config) -> int:
+    """MiniMax: 1 for attention, 0 for linear attention."""
+    kinds = config.numbers("attn_type_list")
+    _full_length(config, "attn_type_list", len(kinds))
+    if set(kinds) - {0, 1}:
+        raise config.error("attn_type_list", "must be of 0 (linear attention) and 1 (attention)")
+    return sum(kinds)
+
+
+def _indices(key: str) -> Callable[[Config], int]:
+    """A counter of a list with the numbers of the layers that have attention."""
+
+    def count(config: Config) -> int:
+        layers = config.numbers(key)
+        if len(set(layers)) < len(layers) or max(layers, default=0) >= config.layers:
+            raise config.error(key, f"must be different layers below {config.layers}")
+        return len(layers)
+
+    return count
+
+
+def _interval(config: Config) -> int:
+    """Qwen3-Next: the last of every so many layers."""
+    return config.layers // config.count("full_attention_interval")
+
+
+def _period(config: Config) -> int:
+    """Jamba: the layer at the offset in each period."""
+    period, offset = config.count("attn_layer_period"), config.content.get("attn_layer_offset", 0)
+    if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < period:
+        raise config.error("attn_layer_offset", f"must be a whole number from 0 to {period - 1}")
+    return len(range(offset, config.layers, period))
+
+
+_LISTS = ("layer_types", "layers_block_type")
+_COUNTERS: dict[str, Callable[[Config], int]] = {
+    **{key: _listed(key) for key in _LISTS},
+    "block_types": _repeated,
+    "hybrid_override_pattern": _pattern,
+    "attn_type_list": _zeros_and_ones,
+    "attn_layer_indices": _indices("attn_layer_indices"),
+    "full_attn_idxs": _indices("full_attn_idxs"),
+    "full_attention_interval": _interval,
+    "attn_layer_period": _period,
+}
+"""The keys that say which layers keep a cache, and how each is counted; where a file has several, they must agree."""
