@@ -1,5 +1,6 @@
 """What says how large the pool is and what an iteration costs: one rule for Python and the command line."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,9 +126,7 @@ def test_what_does_not_go_together_is_told(given: dict[str, Any], told: str) -> 
 
 def test_a_model_of_unknown_size_needs_a_cost() -> None:
     unknown = load_model("llama-3-8b").__class__("mine", 2, 2, 64)
-    with pytest.raises(
-        InputError, match=r"name gpu or cost: with neither, the cost is that of H100, but the .* not known"
-    ):
+    with pytest.raises(InputError, match=r"^cost must be given, since the parameters of mine are not known$"):
         server_of({"capacity": 9, "model": unknown})
     assert server_of({"memory": "1MiB", "model": unknown, "cost": "base=1ms"}).slots == 1024
 
@@ -214,3 +213,22 @@ def test_size_says_when_the_answer_does_not_fit_the_card() -> None:
 def test_what_only_a_replay_uses_needs_a_pool_to_advise(idle: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(idle))} is for a replay, which needs a pool"):
         advise(TRACE, **idle)
+
+
+def test_what_helps_is_said_where_the_parameters_of_a_model_are_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(
+        '{"model_type": "qwen3_next", "full_attention_interval": 4, "hidden_size": 2048, "num_hidden_layers": 48, '
+        '"num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "torch_dtype": "bfloat16"}'
+    )
+    given = {"model": str(path), "memory": "1GiB"}
+    for more in ({}, {"gpu": "h100"}):
+        with pytest.raises(InputError, match=r"^--cost must be given, since the parameters of .*qwen3"):
+            server_of({**given, **more}, spelled=lambda name: f"--{name}")
+    assert server_of({**given, "cost": "base=25ms"}).slots == 43_690
+
+
+def test_requests_beyond_the_positions_of_a_model_are_told() -> None:
+    told = "max_model_len is 8,193, and Llama-3-8B has 8,192 positions: vLLM refuses that unless told otherwise"
+    assert told in server_of({**H100, "max_model_len": 8193}).warnings
+    assert not any("positions" in one for one in server_of({**H100, "max_model_len": 8192}).warnings)

@@ -132,8 +132,20 @@ def server_of(
         check_replay(known, spelled)
     cost, assumed = _cost(known, model, gpu, slots, ways, spelled) if timed else (StepCost(), [])
     notes = [] if model is None else [f"{model.name}: {note}" for note in model.notes]
+    notes += _beyond_positions(model, limits.max_model_len)
     settings = Settings(cost=cost, **own)
     return Server(settings, slots, estimate, model, **ways, warnings=(*assumed, *notes))
+
+
+def _beyond_positions(model: Model | None, max_model_len: int | None) -> list[str]:
+    """A sentence, when requests may be longer than the model has positions; else none."""
+    positions = None if model is None else model.max_positions
+    if model is None or positions is None or max_model_len is None or max_model_len <= positions:
+        return []
+    return [
+        f"max_model_len is {max_model_len:,}, and {model.name} has {positions:,} positions: vLLM refuses that unless "
+        "told otherwise"
+    ]
 
 
 def known_settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,14 +225,14 @@ def _cost(
         return cost, []
     if model is None:
         return StepCost(), []
+    if model.active_parameters is None or model.weight_bytes is None:
+        why = f": {model.unknown}" if model.unknown else ""
+        raise InputError(f"{spelled('cost')} must be given, since the parameters of {model.name} are not known{why}")
     if gpu is not None:
         return StepCost.from_hardware(model, gpu, **ways), []
     assumed = load_gpu(ASSUMED_GPU)
     other = f"{spelled('gpu')} or {spelled('cost')}"
-    try:
-        made = StepCost.from_hardware(model, assumed, **ways)
-    except InputError as error:
-        raise InputError(f"name {other}: with neither, the cost is that of {ASSUMED_GPU}, but {error}") from None
+    made = StepCost.from_hardware(model, assumed, **ways)
     made = made.with_of(f"{made.of} (assumed)")
     said = f"no GPU is named: the cost is that of {made.of}"
     try:
