@@ -58,6 +58,11 @@ CLASS_DEFAULTS |= {"gemma3": CLASS_DEFAULTS["gemma3_text"], "gemma3n": CLASS_DEF
 
 _OLD = [
     "aquila",
+    "biogpt",
+    "ctrl",
+    "git",
+    "gpt_neox_japanese",
+    "modernbert-decoder",
     "baichuan",
     "bloom",
     "codegen",
@@ -67,6 +72,7 @@ _OLD = [
     "gptj",
     "internlm",
     "mpt",
+    "openai-gpt",
     "opt",
     "qwen",
 ]

@@ -150,8 +150,10 @@ class Config:
         if self.given("multi_query_attention") is not None:
             groups = self.flag("multi_query_attention")
             return self.count("multi_query_group_num") if groups else self.heads
-        keys = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups")
-        keys += ("num_attention_groups",)
+        keys = (
+            *("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups"),
+            "num_attention_groups",
+        )
         if self.flag("multi_query", default=self.kind == "gpt_bigcode"):
             if self.count(*keys, default=1) != 1:
                 raise self.error(str(self.given(*keys)), "must be 1 where multi_query is true")
