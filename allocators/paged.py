@@ -18,7 +18,7 @@ Source: PagedAttention (Kwon et al., SOSP 2023), section 4; vLLM, ``v1/core/bloc
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
-from allocators.base import Extent, InputError, holds_already, holds_none, whole
+from allocators.base import Extent, InputError, holds_already, holds_none, in_short, whole
 
 _MOST_DIGITS = 100  # of a watermark
 
@@ -43,9 +43,9 @@ class Paged:
         except InvalidOperation:
             self.watermark = Decimal("NaN")
         if not (self.watermark.is_finite() and 0 <= self.watermark < 1):
-            raise InputError(f"watermark(={watermark!r}) must be a number >= 0 and < 1")
+            raise InputError(f"watermark(={in_short(watermark)}) must be a number >= 0 and < 1")
         if self.watermark and self.watermark.adjusted() < -_MOST_DIGITS:
-            raise InputError(f"watermark(={watermark!r}) must be 0, or at least 1e-{_MOST_DIGITS}")
+            raise InputError(f"watermark(={in_short(watermark)}) must be 0, or at least 1e-{_MOST_DIGITS}")
         blocks = self.capacity // self.block_size
         numerator, denominator = self.watermark.as_integer_ratio()
         self.watermark_blocks = numerator * blocks // denominator

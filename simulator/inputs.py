@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocators import Allocator, InputError
+from allocators.base import in_short
 from simulator.trace import Trace, open_trace
 
 AnyTrace = str | os.PathLike[str] | Trace
@@ -18,7 +19,8 @@ def check_trace(trace: object) -> None:
     """Raise InputError for what is no trace and no name of one."""
     if not isinstance(trace, str | os.PathLike | Trace):
         raise InputError(
-            f"trace(={trace!r}) must be a Trace, such as Trace.read(path), or the name of a file or a workload"
+            f"trace(={in_short(trace)}) must be a Trace, such as Trace.read(path), or the name of a file or a workload"
+            + ("; Trace.from_frame makes one of a DataFrame" if hasattr(trace, "columns") else "")
         )
 
 
@@ -32,7 +34,7 @@ def check_allocator_or_spec(allocator: object) -> None:
     """Raise InputError for what is no allocator and no spec; a class is none either."""
     if isinstance(allocator, type) or not isinstance(allocator, str | Allocator):
         raise InputError(
-            f"allocator(={allocator!r}) must be an allocator, such as Paged(15_728), or its spec, such as "
+            f"allocator(={in_short(allocator)}) must be an allocator, such as Paged(15_728), or its spec, such as "
             "'paged:block_size=16'"
         )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from allocators import make_allocator
-from allocators.base import Allocator, InputError, whole
+from allocators.base import Allocator, InputError, in_short, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
 from simulator.engine import Server as Engine
@@ -139,7 +139,7 @@ def _layout_time_ps(time_s: float) -> int:
             return to_ps(time_s)
     except (ValueError, TypeError):
         pass
-    raise InputError(f"layout_times_s(={time_s!r}) must be numbers of seconds from 0 to {MOST_SECONDS:g}")
+    raise InputError(f"layout_times_s(={in_short(time_s)}) must be numbers of seconds from 0 to {MOST_SECONDS:g}")
 
 
 def _reject(prompts: list[int], outputs: list[int], allocator: Allocator, settings: Settings) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator import executors
 from simulator.cluster import cluster_of
 from simulator.grid import Several
@@ -75,7 +75,7 @@ def carry_out_all(
     """Carry out the runs of a plan that the journal does not have; the table of all. ``say`` hears of odd things."""
     count = executors.cores() if workers is None else whole("workers", workers)
     if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise InputError(f"executor(={executor!r}) must be an Executor of concurrent.futures")
+        raise InputError(f"executor(={in_short(executor)}) must be an Executor of concurrent.futures")
     outcomes: dict[str, Outcome] = {}
     if journal is not None:
         journal.check(plan.keys)

@@ -7,7 +7,7 @@ a key that has a value and is not understood is an error that names it (see :mod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator.server.class_defaults import ALL_HEADS, CLASS_DEFAULTS
 
 _BYTES_PER_ELEMENT = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
@@ -86,7 +86,7 @@ class Config:
         """``key`` as a bool; ``default`` where it is missing or null."""
         value = self.content.get(key)
         if value is not None and not isinstance(value, bool):
-            raise InputError(f"{self.source}: {key}(={value!r}) must be true or false")
+            raise InputError(f"{self.source}: {key}(={in_short(value)}) must be true or false")
         return default if value is None else value
 
     def names(self, key: str) -> list[str]:
@@ -214,7 +214,7 @@ class Config:
             return 2
         if not isinstance(dtype, str) or dtype.removeprefix("torch.") not in _BYTES_PER_ELEMENT:
             allowed = ", ".join(_BYTES_PER_ELEMENT)
-            raise InputError(f"{self.source}: {key}(={dtype!r}) must be one of {allowed}")
+            raise InputError(f"{self.source}: {key}(={in_short(dtype)}) must be one of {allowed}")
         if dtype.removeprefix("torch.") == "float32":
             self.note("float32 in the file: an engine that serves it in 16 bits needs half of weights and cache")
         return _BYTES_PER_ELEMENT[dtype.removeprefix("torch.")]

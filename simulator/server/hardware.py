@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator.cost import StepCost, parse_bytes
 from simulator.server.cache import bytes_per_slot, kv_cache_dtype_of, slots_for
 from simulator.server.combinations import OF_AN_ESTIMATE, Pool, check_needs, check_replay
@@ -168,7 +168,7 @@ def _model(given: Any) -> Model | None:
         return given
     if isinstance(given, str | os.PathLike):
         return load_model(os.fspath(given))
-    raise InputError(f"model(={given!r}) must be a Model, the name of one, or the path of a config.json")
+    raise InputError(f"model(={in_short(given)}) must be a Model, the name of one, or the path of a config.json")
 
 
 def _gpu(given: Any) -> Gpu | None:
@@ -176,7 +176,7 @@ def _gpu(given: Any) -> Gpu | None:
         return given
     if isinstance(given, str):
         return load_gpu(given)
-    raise InputError(f"gpu(={given!r}) must be a Gpu, or the name of one")
+    raise InputError(f"gpu(={in_short(given)}) must be a Gpu, or the name of one")
 
 
 def _ways(known: Mapping[str, Any], spelled: Callable[[str], str]) -> dict[str, Any]:
