@@ -113,7 +113,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"capacity": 9, "max_batch": 3, "max_num_seqs": 3}, "max_num_seqs and max_batch are two names of one setting"),
     ({"capacity": 9, "model": 5}, "model(=5) must be a Model"),
     ({"capacity": 9, "model": "opt-13b", "gpu": 5}, "gpu(=5) must be a Gpu"),
-    ({"capacity": 9, "models": "opt-13b"}, "unknown setting 'models'; choose from cost, "),
+    ({"capacity": 9, "models": "opt-13b"}, "unknown setting 'models' (did you mean model?); choose from cost, "),
 ]
 
 
@@ -145,7 +145,7 @@ def test_an_allocator_or_its_spec_a_trace_or_its_text_are_the_same() -> None:
     assert simulate(text, spec, capacity=4000, **limits).summary() == simulate(trace, made, **limits).summary()
     wanted: dict[str, Any] = {"max_refused": "5%", "checks": 1, **limits}
     assert size(text, spec, **wanted) == size(trace, Paged(9, 8), **wanted)
-    assert fit("sharegpt:seed=1", spec, 4000, 1024) == fit("sharegpt:seed=1", made, 4000, 1024)
+    assert fit("sharegpt:seed=1", spec, 4000, 1024) == fit("sharegpt:seed=1", made, max_model_len=1024)
     assert advise(text, [8, 16], seeds=1).table.equals(advise(trace, [8, 16]).table)
     table = sweep(text, [spec], capacity=4000, workers=1, **limits)
     assert table["used"].tolist() == sweep(text, Paged(9, 8), capacity=4000, workers=1, **limits)["used"].tolist()

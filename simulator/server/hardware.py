@@ -8,6 +8,7 @@ rates; a model without either is taken to run on an H100, and that is said. What
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypedDict
 
 from allocators.base import InputError, in_short, whole
@@ -38,14 +39,15 @@ class HardwareFields(TypedDict, total=False):
 
 
 class ServerFields(SettingsFields, HardwareFields, total=False):
-    """All that says what server is simulated, as keywords: settings, hardware, and vLLM's names for two of them."""
+    """All that says what server is simulated, as keywords: settings, hardware, and other names for three of them."""
 
     max_num_seqs: int | None
     max_num_batched_tokens: int | None
+    window: tuple[float | str, float | str] | None
 
 
 _GIB = 1 << 30
-_ALIASES = {"max_num_seqs": "max_batch", "max_num_batched_tokens": "max_batch_tokens"}
+_ALIASES = {"max_num_seqs": "max_batch", "max_num_batched_tokens": "max_batch_tokens", "window": "window_s"}
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,9 @@ def known_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     allowed = [*ServerFields.__annotations__, "capacity"]
     for name in given:
         if name not in allowed:
-            raise InputError(f"unknown setting {name!r}; choose from {', '.join(allowed)}")
+            near = get_close_matches(str(name), allowed, 1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise InputError(f"unknown setting {name!r}{meant}; choose from {', '.join(allowed)}")
     known = {name: value for name, value in given.items() if name not in _ALIASES}
     for alias, name in _ALIASES.items():
         if given.get(alias) is not None:
