@@ -99,7 +99,7 @@ def test_a_block_size_is_a_keyword_wherever_a_spec_is_named() -> None:
     assert run.summary() == simulate(LENGTHS, "paged:block_size=4", capacity=99).summary()
     one, other = (size(LENGTHS, spec, max_refused="1%", **more) for spec, more in SAME)
     assert one == other
-    pool = {"capacity": 3000, "max_model_len": 1024}
+    pool: dict[str, Any] = {"capacity": 3000, "max_model_len": 1024}
     assert fit("sharegpt", "paged", block_size=4, **pool) == fit("sharegpt", "paged:block_size=4", **pool)
     table = sweep(LENGTHS, ["paged", "buddy:reserve=oracle"], capacity=99, block_size=4, workers=1)
     assert table["block_size"].dropna().tolist() == [4.0]
