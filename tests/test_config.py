@@ -282,6 +282,9 @@ def test_how_many_kv_heads_is_never_guessed() -> None:
     ("kind", "says"),
     [
         ("rwkv", "keeps no KV cache that grows"),
+        ("rwkv7", "keeps no KV cache that grows"),
+        ("t5", "is not understood: its decoder also keeps a cache of what the encoder has read"),
+        ("phi4flash", "is not understood: its layers mix state spaces, windows and one shared cache"),
         ("mamba", "keeps no KV cache that grows"),
         ("mamba2", "keeps no KV cache that grows"),
         ("falcon_mamba", "keeps no KV cache that grows"),

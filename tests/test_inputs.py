@@ -12,7 +12,7 @@ from allocators import Contiguous, InputError, Paged
 from allocators.base import in_short
 from simulator import Trace, advise, fit, simulate, size, sweep
 
-FRAME = pd.DataFrame({"arrival_s": range(100), "prompt_tokens": 5, "output_tokens": 5})
+FRAME: Any = pd.DataFrame({"arrival_s": range(100), "prompt_tokens": 5, "output_tokens": 5})
 DRAWN = "sharegpt:requests=9,rate=1"
 
 
@@ -56,7 +56,7 @@ def test_an_object_in_place_of_a_setting_is_named_in_one_line(name: str, given: 
 
 def test_a_rate_that_is_a_table_is_named_in_one_line() -> None:
     with pytest.raises(InputError, match=r"^rate\(=a DataFrame\) must be a finite number > 0$"):
-        sweep("sharegpt:requests=9", "paged", capacity=99, rate=[FRAME])  # type: ignore[list-item]
+        sweep("sharegpt:requests=9", "paged", capacity=99, rate=[FRAME])
 
 
 def test_a_value_is_shown_in_one_line_of_limited_length() -> None:

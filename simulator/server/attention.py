@@ -52,10 +52,43 @@ _LATENT_KEYS = {"kv_lora_rank", "v_head_dim", "qk_head_dim", "mla_use_nope"}
 _STATE_KEYS = re.compile(r"(^|_)(mamba|ssm|lru)|linear_(key|value|num|conv|head)|conv", re.IGNORECASE)
 
 # Types whose layers are not what their keys say.
-_REFUSED_KINDS = {"longcat_flash": "each layer has two attention blocks"}
-_NO_GROWING_CACHE = frozenset(("rwkv", "mamba", "mamba2", "falcon_mamba", "xlstm", "retnet", "hyena"))
+_ENCODER_DECODERS = (
+    "t5",
+    "mt5",
+    "umt5",
+    "longt5",
+    "bart",
+    "mbart",
+    "led",
+    "pegasus",
+    "marian",
+    "blenderbot",
+    "whisper",
+)
+_REFUSED_KINDS = {
+    "longcat_flash": "each layer has two attention blocks",
+    "phi4flash": "its layers mix state spaces, windows and one shared cache",
+    **dict.fromkeys(_ENCODER_DECODERS, "its decoder also keeps a cache of what the encoder has read"),
+}
+_NO_GROWING_CACHE = frozenset(
+    (*("rwkv", "rwkv5", "rwkv6", "rwkv7", "mamba", "mamba2", "falcon_mamba", "xlstm", "retnet", "hyena"),)
+)
 _ENCODERS = frozenset(
-    ("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta")
+    (
+        "albert",
+        "bert",
+        "bert-generation",
+        "big_bird",
+        "roformer",
+        "camembert",
+        "deberta",
+        "deberta-v2",
+        "distilbert",
+        "electra",
+        "modernbert",
+        "mpnet",
+        "roberta",
+    )
     + ("vit", "xlm-roberta", "clip", "siglip", "nomic_bert")
 )
 
