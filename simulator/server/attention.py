@@ -70,9 +70,7 @@ _REFUSED_KINDS = {
     "phi4flash": "its layers mix state spaces, windows and one shared cache",
     **dict.fromkeys(_ENCODER_DECODERS, "its decoder also keeps a cache of what the encoder has read"),
 }
-_NO_GROWING_CACHE = frozenset(
-    (*("rwkv", "rwkv5", "rwkv6", "rwkv7", "mamba", "mamba2", "falcon_mamba", "xlstm", "retnet", "hyena"),)
-)
+_NO_GROWING_CACHE = ("rwkv", "rwkv5", "rwkv6", "rwkv7", "mamba", "mamba2", "falcon_mamba", "xlstm", "retnet", "hyena")
 _ENCODERS = frozenset(
     (
         "albert",

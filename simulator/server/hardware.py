@@ -122,7 +122,7 @@ def server_of(
     ways = _ways(known, spelled)
     own = {name: value for name, value in known.items() if name in SettingsFields.__annotations__ and name != "cost"}
     limits = Settings(**own)
-    estimate, slots = None, held
+    estimate, slots, tight = None, held, list[str]()
     if known.get("capacity") is not None or known.get("memory") is not None:
         slots = _slots(known, model, ways, spelled)
     elif held is None and model is not None and gpu is not None:
@@ -130,13 +130,32 @@ def server_of(
         slots = None if pool == "sought" else estimate.slots
     if estimate is None and slots is not None and model is not None and gpu is not None:
         check_fits(slots * bytes_per_slot(model, **ways), model, gpu, **ways)
+        tight = _tight(slots, model, gpu, ways, limits.max_batch)
     if pool == "optional" and slots is None:
         check_replay(known, spelled)
     cost, assumed = _cost(known, model, gpu, slots, ways, spelled) if timed else (StepCost(), [])
     notes = [] if model is None else [f"{model.name}: {note}" for note in model.notes]
-    notes += _beyond_positions(model, limits.max_model_len)
+    notes += [*tight, *_beyond_positions(model, limits.max_model_len)]
     settings = Settings(cost=cost, **own)
     return Server(settings, slots, estimate, model, **ways, warnings=(*assumed, *notes))
+
+
+def _tight(slots: int, model: Model, gpu: Gpu, ways: Mapping[str, Any], max_batch: int | None) -> list[str]:
+    """A sentence, when a pool that was given fits the GPUs but leaves less than the allowance for activations."""
+    if model.weight_bytes is None or model.vocab_size is None:
+        return []
+    gpus = ways["tensor_parallel_size"]
+    where = f"one {gpu.name}" if gpus == 1 else f"{gpus} {gpu.name}"
+    try:
+        most = estimate_pool(model, gpu, **ways, gpu_memory_utilization=1.0, max_num_seqs=max_batch)
+    except InputError:  # not even the weights and the allowance fit
+        return [f"a pool of {slots:,} slots leaves nothing for activations beside {model.name} on {where}"]
+    if slots <= most.slots:
+        return []
+    return [
+        f"a pool of {slots:,} slots leaves less for activations than start-ups needed: {where} with {model.name} and "
+        f"{most.activation_bytes / _GIB:,.2f} GiB for them has room for {most.slots:,} slots"
+    ]
 
 
 def _beyond_positions(model: Model | None, max_model_len: int | None) -> list[str]:
