@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from allocators import InputError, Paged
-from simulator import StepCost, Trace, advise, fit, simulate, size, sweep
+from simulator import StepCost, Trace, advise, estimate_pool, fit, simulate, size, sweep
 from simulator.server.gpus import load_gpu
 from simulator.server.hardware import server_of
 from simulator.server.models import load_model
@@ -232,3 +232,13 @@ def test_requests_beyond_the_positions_of_a_model_are_told() -> None:
     told = "max_model_len is 8,193, and Llama-3-8B has 8,192 positions: vLLM refuses that unless told otherwise"
     assert told in server_of({**H100, "max_model_len": 8193}).warnings
     assert not any("positions" in one for one in server_of({**H100, "max_model_len": 8192}).warnings)
+
+
+def test_a_pool_that_leaves_too_little_for_activations_is_told() -> None:
+    given: dict[str, Any] = {"model": "llama-3-8b", "gpu": "h100"}
+    most = estimate_pool("llama-3-8b", "h100", gpu_memory_utilization=1.0).slots  # 79.18 - 14.96 - 4.90 GiB
+    assert most == 485_967
+    told = "one H100 with Llama-3-8B and 4.90 GiB for them has room for 485,967 slots"
+    for given_size in ({"capacity": most + 1}, {"memory": "64GiB"}):
+        assert [one for one in server_of({**given, **given_size}).warnings if told in one]
+    assert server_of({**given, "capacity": most}).warnings == ()
