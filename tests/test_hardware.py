@@ -10,7 +10,6 @@ from simulator import StepCost, Trace, advise, estimate_pool, fit, simulate, siz
 from simulator.server.gpus import load_gpu
 from simulator.server.hardware import server_of
 from simulator.server.models import load_model
-from simulator.server.pool import estimate_pool
 from simulator.server_options import as_option
 
 TRACE = Trace.from_columns([0, 1, 2], [10, 20, 5], [5, 6, 1])
