@@ -130,15 +130,26 @@ def holds_already(request_id: int) -> MisuseError:
     return MisuseError(f"request {request_id} already holds memory")
 
 
+def in_short(value: object, most: int = 100) -> str:
+    """A value as an error names it: its repr, cut to ``most`` characters; its class where that has several lines."""
+    try:
+        text = repr(value)
+    except Exception:  # a user's own class
+        text = "\n"
+    if "\n" in text:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def whole(name: str, value: object, at_least: int = 1) -> int:
     """``value`` as an int, or an InputError that names it and what is allowed."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < at_least:
-        raise InputError(f"{name}(={value!r}) must be a whole number >= {at_least}")
+        raise InputError(f"{name}(={in_short(value)}) must be a whole number >= {at_least}")
     return int(value.__index__())
 
 
 def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
     """``value``, or an InputError that lists what is allowed."""
-    if value not in allowed:
-        raise InputError(f"{name}(={value!r}) must be one of {', '.join(allowed)}")
+    if not isinstance(value, str) or value not in allowed:
+        raise InputError(f"{name}(={in_short(value)}) must be one of {', '.join(allowed)}")
     return value

@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from allocators.base import Allocator, Extent, InputError, MisuseError
+from allocators.base import Allocator, Extent, InputError, MisuseError, in_short
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -31,7 +31,9 @@ def check_allocator(factory: Callable[[], Allocator], steps: int = 2000, seed: i
     AssertionError, that names the seed, the step and the call.
     """
     if not callable(factory) or (isinstance(factory, Allocator) and not isinstance(factory, type)):
-        raise InputError(f"factory(={factory!r}) must be a function that makes a new allocator: lambda: Paged(1000)")
+        raise InputError(
+            f"factory(={in_short(factory)}) must be a function that makes a new allocator: lambda: Paged(1000)"
+        )
     from numpy.random import default_rng  # needed here only: the allocators themselves do without numpy
 
     drive = _Drive(factory, default_rng(seed), seed)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocators import pool as ask
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from allocators.pooled import Pooled, longer
 from allocators.seam import answer, record, rule
 
@@ -196,7 +196,7 @@ def _fraction(watermark: float | str) -> Decimal:
     except InvalidOperation:
         fraction = Decimal("NaN")
     if not (fraction.is_finite() and 0 <= fraction < 1):
-        raise InputError(f"watermark(={watermark!r}) must be a number >= 0 and < 1")
+        raise InputError(f"watermark(={in_short(watermark)}) must be a number >= 0 and < 1")
     if fraction and fraction.adjusted() < -_MOST_DIGITS:
-        raise InputError(f"watermark(={watermark!r}) must be 0, or at least 1e-{_MOST_DIGITS}")
+        raise InputError(f"watermark(={in_short(watermark)}) must be 0, or at least 1e-{_MOST_DIGITS}")
     return fraction

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from simulator.formats import register_reader
     from simulator.replay import simulate
     from simulator.run import Run
+    from simulator.server.gpus import Gpu
+    from simulator.server.models import Model
+    from simulator.server.pool import PoolEstimate, estimate_pool
     from simulator.settings import Settings
     from simulator.sizing import Size, size
     from simulator.sweeping import sweep
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "Advice": "simulator.advice",
     "Fit": "simulator.fitting",
+    "Gpu": "simulator.server.gpus",
+    "Model": "simulator.server.models",
+    "PoolEstimate": "simulator.server.pool",
     "Run": "simulator.run",
     "Settings": "simulator.settings",
     "Size": "simulator.sizing",
@@ -30,6 +36,7 @@ _HOMES = {
     "Trace": "simulator.trace",
     "advise": "simulator.advice",
     "backlog": "simulator.fitting",
+    "estimate_pool": "simulator.server.pool",
     "fit": "simulator.fitting",
     "open_trace": "simulator.trace",
     "register_reader": "simulator.formats",
@@ -41,6 +48,9 @@ _HOMES = {
 __all__ = [
     "Advice",
     "Fit",
+    "Gpu",
+    "Model",
+    "PoolEstimate",
     "Run",
     "Settings",
     "Size",
@@ -48,6 +58,7 @@ __all__ = [
     "Trace",
     "advise",
     "backlog",
+    "estimate_pool",
     "fit",
     "open_trace",
     "plots",

@@ -21,7 +21,7 @@ from simulator.bands import averaged, half_width
 from simulator.blocks import entering, holds_any, of_lengths
 from simulator.fields import MAX_TOKENS, IntArray
 from simulator.grid import Several
-from simulator.inputs import AnyTrace
+from simulator.inputs import AnyTrace, check_trace
 from simulator.replay import simulate
 from simulator.run import Source
 from simulator.run_notes import merged
@@ -153,6 +153,7 @@ def advise(
     ``written`` if not. Block sizes that can hold no request are left out; those that turn more requests away than
     others are not recommended. ``on_run`` is called whenever a run ends. Raises InputError for what is not allowed.
     """
+    check_trace(trace)
     allowed = float(parse_share("within", within))
     server = server_of({"capacity": capacity, **settings}, "optional")
     return compare(drawn_traces(trace, seeds), block_sizes, server, allowed, on_run)

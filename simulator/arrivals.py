@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from allocators.base import InputError
+from allocators.base import InputError, in_short
 from simulator.fields import MAX_TIME_NS, IntArray
 
 Seconds = NDArray[np.float64]
@@ -60,7 +60,7 @@ def onoff_cv(rate: float, on_s: float, off_s: float) -> float:
 def positive(name: str, value: object) -> None:
     """Raise InputError unless the value is a finite number above 0."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise InputError(f"{name}(={value!r}) must be a finite number > 0")
+        raise InputError(f"{name}(={in_short(value)}) must be a finite number > 0")
 
 
 def _times(gaps: Iterator[Seconds]) -> Iterator[Seconds]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator.server.cache import bytes_per_slot
 from simulator.server.gpus import Gpu, load_gpu
 from simulator.server.models import Model, load_model
@@ -49,7 +49,7 @@ def parse_bytes(text: str | int, name: str = "memory") -> int:
     value = _exact(text.lower(), _BYTE_UNITS) if isinstance(text, str) else whole(name, text)
     if value is None or not 1 <= value <= _MOST_BYTES:
         raise InputError(
-            f"{name}(={text!r}) must be 1B to 1024PiB: "
+            f"{name}(={in_short(text)}) must be 1B to 1024PiB: "
             "a decimal and one of B, KB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB"
         )
     return int(value)
@@ -79,7 +79,7 @@ def parse_time_ps(name: str, value: str | int, at_most_ps: int = MOST_BASE_PS) -
         time_ps = Fraction(value.__index__())
     if time_ps is None or time_ps.denominator != 1 or not 0 <= time_ps <= at_most_ps:
         raise InputError(
-            f"{name}(={value!r}) must be whole picoseconds from 0 to {format_time_ps(at_most_ps)}: "
+            f"{name}(={in_short(value)}) must be whole picoseconds from 0 to {format_time_ps(at_most_ps)}: "
             "0, or a decimal and one of ps, ns, us, ms, s, such as 25ms or 1.5ns"
         )
     return int(time_ps)

@@ -16,7 +16,16 @@ from allocators import InputError, make_allocator
 from allocators.base import Allocator, whole
 from allocators.spec import parse_spec
 from simulator.cost import StepCost
-from simulator.inputs import AnyAllocator, AnyTrace, check_trace, spec_of, with_own_limit
+from simulator.inputs import (
+    AnyAllocator,
+    AnyTrace,
+    check_own_limit,
+    check_trace,
+    held_by,
+    spec_of,
+    with_own_block_size,
+    with_own_limit,
+)
 from simulator.ledger import CATEGORIES
 from simulator.replay import simulate
 from simulator.schema import counted
@@ -85,22 +94,26 @@ def fit(
     capacity: int | None = None,
     max_model_len: int | None = None,
     *,
+    block_size: int | None = None,
     progress: bool | None = None,
     **hardware: Unpack[HardwareFields],
 ) -> Fit:
     """How many requests of the trace run at once, when all of them are there from the beginning.
 
     Measured is the time from a quarter of the way to the last admission up to it. ``trace``: a Trace, or as on the
-    command line a workload's text, of which :func:`backlog` draws as many as it takes. ``capacity``: slots of the pool;
-    or ``hardware`` says how large it is: ``memory`` and ``model``, or ``model`` and ``gpu``, as for
-    :func:`~simulator.replay.simulate`. ``max_model_len``: None takes the longest request's. Requests beyond it, and
-    arrivals, are left aside. ``progress`` as for :func:`~simulator.replay.simulate`. Raises InputError when the trace
-    is too short: then hardly anyone waits.
+    command line a workload's text, of which :func:`backlog` draws as many as it takes. ``allocator``, and how large
+    its pool is, as for :func:`~simulator.replay.simulate`: an allocator's own ``capacity``; for a spec ``capacity``
+    in slots, or ``hardware``: ``memory`` and ``model``, or ``model`` and ``gpu``. ``block_size`` as there.
+    ``max_model_len``: None takes the longest request's. Requests beyond it, and arrivals, are left aside.
+    ``progress`` as for :func:`~simulator.replay.simulate`. Raises InputError when the trace is too short: then
+    hardly anyone waits.
     """
     check_trace(trace)
+    allocator = with_own_block_size(allocator, block_size)
     spec = spec_of(allocator)
     given = with_own_limit(allocator, {"capacity": capacity, "max_model_len": max_model_len, **hardware})
-    server = server_of(given, timed=False)
+    server = server_of(given, held=held_by(allocator), timed=False)
+    check_own_limit(allocator, server.settings.max_model_len)
     assert server.slots is not None
     capacity, max_model_len = server.slots, server.settings.max_model_len
     if not isinstance(trace, Trace):

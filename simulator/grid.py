@@ -14,7 +14,7 @@ from itertools import islice, product
 from numbers import Integral
 from typing import Any
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 
 Several = int | float | str | Iterable[int | float]
 """One number, a text of several, or several numbers."""
@@ -60,7 +60,8 @@ def positives(name: str, given: Several) -> list[float]:
         except (ValueError, TypeError):
             number = math.nan
         if not 0 < number < math.inf:
-            raise InputError(f"{name}(={text}) must be a finite number > 0")
+            said = text if isinstance(text, str) else in_short(text)
+            raise InputError(f"{name}(={said}) must be a finite number > 0")
         found.append(number)
     _check_some(name, found)
     return found

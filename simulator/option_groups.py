@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_args, get_
 
 from typer.core import TyperCommand
 
+from allocators.base import InputError
+
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
 
@@ -81,6 +83,16 @@ def _in(group: type[OptionGroup], hint: Any) -> Any:
 class SectionedCommand(TyperCommand):
     """A command whose ``--help`` has a section for each group of options, in plain text."""
 
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Parse as usual; an option given under two of its names is an InputError, repeated under one the last wins."""
+        for parameter in self.get_params(ctx):
+            if parameter.multiple if hasattr(parameter, "multiple") else True:
+                continue
+            used = [name for name in parameter.opts if any(_names(arg, name) for arg in _options_of(args))]
+            if len(used) > 1:
+                raise InputError(f"{used[1]} and {used[0]} are two names of one setting; give one of them")
+        return super().parse_args(ctx, args)
+
     def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """Write the arguments and, section by section, the options; those without a section come last."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
@@ -99,3 +111,15 @@ class SectionedCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl([(name.ljust(width), text) for name, text in records], col_max=_WIDEST)
+
+
+def _options_of(args: list[str]) -> list[str]:
+    """The arguments that can be options: those before ``--``."""
+    return args[: args.index("--")] if "--" in args else args
+
+
+def _names(arg: str, name: str) -> bool:
+    """Whether an argument gives the option of that name: ``--name``, ``--name=VALUE``, ``-n``, ``-nVALUE``."""
+    if name.startswith("--"):
+        return arg == name or arg.startswith(f"{name}=")
+    return arg.startswith(name) and not arg.startswith("--")

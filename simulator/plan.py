@@ -15,7 +15,7 @@ from allocators import ALLOCATORS, make_allocator, parse_spec
 from allocators.base import InputError
 from simulator.bands import varied
 from simulator.grid import Several, check_runs, expand, positives, seeds_of, several, wholes
-from simulator.inputs import AnyAllocator, AnyTrace, check_trace, spec_of
+from simulator.inputs import AnyAllocator, AnyTrace, check_trace, spec_of, with_block_size
 from simulator.jobs import Job, Outcome, figure_types
 from simulator.journal import ERROR, RUN
 from simulator.locks import scratch_folder
@@ -87,6 +87,7 @@ def planned(
     allocators: AnyAllocator | Sequence[AnyAllocator],
     *,
     capacity: Several | None = None,
+    block_size: int | None = None,
     rate: Several | None = None,
     seeds: Several | None = None,
     read: TraceReader = open_trace,
@@ -99,6 +100,8 @@ def planned(
     """
     check_trace(trace)
     specs = _specs(allocators)
+    if block_size is not None:
+        specs = with_block_size(specs, block_size)
     capacities = [None] if capacity is None else wholes("capacity", capacity)
     known = known_settings(settings)
     hardware = {name: known.pop(name) for name in HardwareFields.__annotations__ if name in known}

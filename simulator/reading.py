@@ -8,7 +8,7 @@ from os import PathLike
 import numpy as np
 import pandas as pd
 
-from allocators.base import InputError
+from allocators.base import InputError, in_short
 from allocators.dotted import own
 from simulator.columns import NARROW_FLOATS, column_texts, holds_durations, narrow_float, precision_note
 from simulator.csvtext import csv_header, csv_tables
@@ -103,7 +103,8 @@ def _named(wanted: str | Reader | None) -> Format | OwnFormat | None:
     if wanted in known:
         return known[wanted]
     unknown = (
-        f"format(={wanted!r}) must be one of {', '.join(known)}, or a reader of your own as package.module.function"
+        f"format(={in_short(wanted)}) must be one of {', '.join(known)}, "
+        "or a reader of your own as package.module.function"
     )
     return OwnFormat(wanted.rpartition(".")[2], own(wanted, unknown, "function"))
 

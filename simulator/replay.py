@@ -8,10 +8,19 @@ from typing import Any, Unpack
 from tqdm import tqdm
 
 from allocators import make_allocator
-from allocators.base import Allocator, InputError, whole
+from allocators.base import Allocator, InputError, in_short, whole
 from simulator.cost import StepCost
 from simulator.decisions import DecisionLog
-from simulator.inputs import AnyAllocator, AnyTrace, check_allocator_or_spec, trace_of, with_own_limit
+from simulator.inputs import (
+    AnyAllocator,
+    AnyTrace,
+    check_allocator_or_spec,
+    check_own_limit,
+    held_by,
+    trace_of,
+    with_own_block_size,
+    with_own_limit,
+)
 from simulator.outcome import run_of, served, turned_away
 from simulator.progress import progress_bar
 from simulator.run import Run
@@ -28,6 +37,7 @@ def simulate(
     allocator: AnyAllocator,
     *,
     capacity: int | None = None,
+    block_size: int | None = None,
     timeline_bins: int = 1000,
     layout_times_s: Iterable[float] = (),
     decisions: bool = False,
@@ -38,18 +48,19 @@ def simulate(
 
     ``trace``: a Trace, or what a command line takes for one. ``allocator``: an allocator, or its spec, such as
     ``"paged:block_size=16"``, for a pool of ``capacity`` slots, of ``memory="12GiB"`` of a ``model``, or of what a
-    ``gpu`` has left beside the model. ``settings`` are those of :class:`~simulator.server.hardware.ServerFields`: the
-    fields of :class:`~simulator.settings.Settings` (cost, max_model_len, max_batch, ...) and what says on what hardware
-    the server runs (model, gpu, tensor_parallel_size, ...); what was assumed is in ``run.warnings``.
-    ``max_model_len`` is the allocator's when it has one and none is given. ``timeline_bins``: rows of
-    ``run.timeline``, 0 for none. ``layout_times_s``: when to keep a memory map, in seconds from the first arrival.
-    ``decisions``: keep the decision log, which the run needs to be carried out on a device or drawn over time.
-    ``progress``: whether a run of more than two seconds shows a bar on standard error; None: in a terminal or a
-    notebook.
+    ``gpu`` has left beside the model. ``settings`` are those of :class:`~simulator.server.hardware.ServerFields`:
+    the fields of :class:`~simulator.settings.Settings` (cost, max_model_len, max_batch, ...) and what says on what
+    hardware the server runs (model, gpu, tensor_parallel_size, ...); what was assumed is in ``run.warnings``.
+    ``max_model_len`` is the allocator's when it has one and none is given. ``block_size``: of a ``paged`` spec that
+    names none. ``timeline_bins``: rows of ``run.timeline``, 0 for none. ``layout_times_s``: when to keep a memory
+    map, in seconds from the first arrival. ``decisions``: keep the decision log, which the run needs to be carried
+    out on a device or drawn over time. ``progress``: whether a run of more than two seconds shows a bar on standard
+    error; None: in a terminal or a notebook.
 
     Raises InputError for settings that are not allowed or do not go together.
     """
-    trace, label = trace_of(trace), allocator if isinstance(allocator, str) else None
+    trace, allocator = trace_of(trace), with_own_block_size(allocator, block_size)
+    label = allocator if isinstance(allocator, str) else None
     allocator, server = _allocator_and_server(allocator, {"capacity": capacity, **settings})
     chosen = server.settings
     bins = whole("timeline_bins", timeline_bins, at_least=0)
@@ -85,10 +96,8 @@ def _allocator_and_server(allocator: AnyAllocator, given: dict[str, Any]) -> tup
         assert server.slots is not None
         allocator = make_allocator(allocator, server.slots, server.settings.max_model_len)
     else:
-        server = server_of(with_own_limit(allocator, given), held=int(allocator.capacity))
-        own, limit = getattr(allocator, "max_model_len", None), server.settings.max_model_len
-        if own not in (None, limit):
-            raise InputError(f"max_model_len(={limit}) must be the allocator's, which is {own}")
+        server = server_of(with_own_limit(allocator, given), held=held_by(allocator))
+        check_own_limit(allocator, server.settings.max_model_len)
     _check_size(int(allocator.capacity), server.settings.cost)
     return allocator, server
 
@@ -111,7 +120,7 @@ def _layout_time_ps(time_s: float) -> int:
             return to_ps(time_s)
     except (ValueError, TypeError):
         pass
-    raise InputError(f"layout_times_s(={time_s!r}) must be numbers of seconds from 0 to {MOST_SECONDS:g}")
+    raise InputError(f"layout_times_s(={in_short(time_s)}) must be numbers of seconds from 0 to {MOST_SECONDS:g}")
 
 
 def _copy(allocator: Allocator) -> Allocator:

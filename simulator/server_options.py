@@ -7,17 +7,14 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from allocators import Allocator, InputError, make_allocator
-from allocators.base import whole
-from allocators.spec import parse_spec
 from simulator.cost import StepCost
+from simulator.inputs import PAGED, with_block_size
 from simulator.option_groups import OptionGroup
 from simulator.options import number, whole_number
 from simulator.server.combinations import Pool
 from simulator.server.hardware import Server, server_of
 from simulator.server.pool import DEFAULT_UTILIZATION, KV_CACHE_DTYPES
 
-_PAGED = "paged"
-_BLOCK_SIZE = "block_size"
 MAX_BATCH, MAX_BATCH_TOKENS = ("--max-batch", "--max-num-seqs"), ("--max-batch-tokens", "--max-num-batched-tokens")
 """The names of two options, ours and vLLM's."""
 
@@ -51,29 +48,12 @@ class AllocatorOptions(OptionGroup):
         """
         given = [spec for text in self.allocator or [] for spec in expanded(text)]
         if self.block_size is not None:
-            return _with_block_size(given or [_PAGED], whole("--block-size", self.block_size))
+            return with_block_size(given or [PAGED], self.block_size, "--block-size", "-a ")
         if not given and not default:
             raise InputError(
                 "which allocator? -a SPEC (--allocator), such as -a paged:block_size=16, or --block-size N"
             )
         return given or list(default)
-
-
-def _with_block_size(specs: Sequence[str], block_size: int) -> list[str]:
-    """The specs, those of ``paged`` with this block size. Raises InputError for another one, and for none of paged."""
-    made = []
-    for spec in specs:
-        name, options = parse_spec(spec)
-        own = options.get(_BLOCK_SIZE)
-        if name == _PAGED and own is None:
-            options = {_BLOCK_SIZE: str(block_size), **options}
-            spec = f"{_PAGED}:{','.join(f'{key}={value}' for key, value in options.items())}"
-        elif name == _PAGED and own != str(block_size):
-            raise InputError(f"--block-size(={block_size}) and -a {spec} say two block sizes; give one of them")
-        made.append(spec)
-    if not any(parse_spec(spec)[0] == _PAGED for spec in specs):
-        raise InputError(f"--block-size(={block_size}) makes no difference: none of -a {', '.join(specs)} is paged")
-    return made
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypedDict
 
-from allocators.base import InputError, one_of, whole
+from allocators.base import InputError, in_short, one_of, whole
 from simulator.cost import StepCost
 
 TOO_LONG = ("reject", "truncate")
@@ -55,7 +55,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not isinstance(self.cost, StepCost):
-            raise InputError(f"cost(={self.cost!r}) must be a StepCost, such as StepCost(base='25ms')")
+            raise InputError(f"cost(={in_short(self.cost)}) must be a StepCost, such as StepCost(base='25ms')")
         for name in ("max_model_len", "max_batch", "max_batch_tokens"):
             value = getattr(self, name)
             if value is not None:
@@ -109,5 +109,8 @@ def _window(edges_s: Sequence[float | str]) -> tuple[float, float]:
             return start, end
     except (ValueError, TypeError):
         pass
-    given = " ".join(map(str, edges_s)) if isinstance(edges_s, tuple | list) else edges_s
+    if isinstance(edges_s, tuple | list):
+        given = " ".join(map(str, edges_s))
+    else:
+        given = edges_s if isinstance(edges_s, str) else in_short(edges_s)
     raise InputError(f"window(={given}) must be START END, in seconds, with 0 <= START < END <= {MOST_SECONDS:g}")

@@ -16,7 +16,7 @@ import numpy as np
 from allocators import Allocator, InputError, make_allocator
 from allocators.base import whole
 from simulator.cost import format_time_ps
-from simulator.inputs import AnyAllocator, AnyTrace, spec_of, trace_of, with_own_limit
+from simulator.inputs import AnyAllocator, AnyTrace, spec_of, trace_of, with_own_block_size, with_own_limit
 from simulator.replay import simulate
 from simulator.schema import counted
 from simulator.server.hardware import Server, ServerFields, server_of
@@ -107,10 +107,14 @@ def size(
     max_refused: float | str | None = None,
     max_wait_p99: str | None = None,
     checks: int = CHECKS,
+    block_size: int | None = None,
     on_run: Callable[[], object] = lambda: None,
     **settings: Unpack[ServerFields],
 ) -> Size:
     """The smallest pool with which the allocator, or that of a spec, meets the target on the trace.
+
+    Of an allocator its spec is used (and its ``max_model_len``): its own capacity says nothing here.
+    ``block_size``: of a ``paged`` spec that names none.
 
     ``max_refused``: of the time covered, in how much the head of the queue may have been refused memory (0.01 or
     ``"1%"``). ``max_wait_p99``: how long 99 % of the requests that arrive in that time may wait to be admitted
@@ -126,6 +130,7 @@ def size(
     Raises InputError for what is not allowed, and for a target that is missed with a pool that never refuses.
     """
     target, checks = Target.of(max_refused, max_wait_p99), whole("checks", checks, at_least=0)
+    allocator = with_own_block_size(allocator, block_size)
     server = server_of(with_own_limit(allocator, settings), "sought")
     pools = _Pools(trace_of(trace), spec_of(allocator), target, server, on_run)
     unlimited = pools.unlimited()

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from allocators.base import InputError
+from allocators.base import InputError, in_short
 from simulator.exact import added, exact_sum, seconds_of
 from simulator.folder import DECISIONS, REQUESTS, TIMELINE
 from simulator.ledger import CATEGORIES, SATURATED
@@ -42,7 +42,7 @@ def check_whole(name: str, value: object, least: int = 0, most: int | None = Non
 def check_text(name: str, value: object) -> None:
     """Raise InputError unless ``value`` is a text."""
     if not isinstance(value, str):
-        raise InputError(f"{name}(={value!r}) must be a text")
+        raise InputError(f"{name}(={in_short(value)}) must be a text")
 
 
 def check_run(run: Run) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator import executors
 from simulator.cluster import cluster_of
 from simulator.grid import Several
@@ -27,6 +27,7 @@ def sweep(
     allocators: AnyAllocator | Sequence[AnyAllocator],
     *,
     capacity: Several | None = None,
+    block_size: int | None = None,
     rate: Several | None = None,
     seeds: Several | None = None,
     executor: Executor | None = None,
@@ -38,7 +39,8 @@ def sweep(
     """Replay traces against every allocator with every setting: a table with a row a run, in the order of the grid.
 
     ``trace``: a Trace, or what a command line names: a file, a workload. ``allocators``: specs, with lists in braces,
-    ``paged:block_size={1,8,16}``; an allocator stands for its spec. ``capacity``: slots; or ``memory`` of a ``model``,
+    ``paged:block_size={1,8,16}``; an allocator stands for its spec, its own capacity says nothing here.
+    ``block_size``: of each ``paged`` spec that names none. ``capacity``: slots; or ``memory`` of a ``model``,
     or what a ``gpu`` has left beside it, as for :func:`~simulator.replay.simulate`. ``rate``: requests per second; a
     trace with arrivals of its own is stretched to it. ``seeds``: N from 0 on, or which; for what is drawn.
     ``settings``: those of :class:`~simulator.server.hardware.ServerFields`. A number may be several, see
@@ -60,7 +62,9 @@ def sweep(
     check_outputs({"out": path}, [os.fspath(trace)] if isinstance(trace, str | os.PathLike) else [])
     with ExitStack() as stack:
         journal = None if path is None else stack.enter_context(journal_at(path))
-        plan = stack.enter_context(planned(trace, allocators, capacity=capacity, rate=rate, seeds=seeds, **settings))
+        plan = stack.enter_context(
+            planned(trace, allocators, capacity=capacity, block_size=block_size, rate=rate, seeds=seeds, **settings)
+        )
         return carry_out_all(plan, journal, executor, workers, progress)
 
 
@@ -75,7 +79,7 @@ def carry_out_all(
     """Carry out the runs of a plan that the journal does not have; the table of all. ``say`` hears of odd things."""
     count = executors.cores() if workers is None else whole("workers", workers)
     if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise InputError(f"executor(={executor!r}) must be an Executor of concurrent.futures")
+        raise InputError(f"executor(={in_short(executor)}) must be an Executor of concurrent.futures")
     outcomes: dict[str, Outcome] = {}
     if journal is not None:
         journal.check(plan.keys)

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from allocators import InputError
+from allocators.base import in_short
 from simulator.cost import format_time_ps, parse_time_ps
 from simulator.run import Run
 from simulator.settings import MOST_SECONDS, to_ps
@@ -115,4 +116,4 @@ def parse_share(name: str, value: float | str) -> Fraction:
                 return share
     except InvalidOperation:
         pass
-    raise InputError(f"{name}(={value!r}) must be a share from 0 to below 1, such as 1% or 0.01")
+    raise InputError(f"{name}(={in_short(value)}) must be a share from 0 to below 1, such as 1% or 0.01")

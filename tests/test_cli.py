@@ -37,7 +37,7 @@ FILES = {
     "binary.csv": "\0\1\2\3",
     "[red]x[.csv": GOOD,
     ":smile:.csv": GOOD,
-    "config.json": '{"model_type": "tiny", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 4}',
+    "config.json": '{"model_type": "gpt2", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 4}',
     "notjson.json": "{",
     "other/notes.txt": "mine",
     "otherrun/run.json": "{}",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from allocators.base import InputError
+from simulator.server.attention import HYBRID
 from simulator.server.class_defaults import CLASS_DEFAULTS
 from simulator.server.models import Model, load_model, read_model
 
@@ -215,17 +216,85 @@ def test_what_a_file_leaves_out_is_what_transformers_takes_and_noted() -> None:
 
 @pytest.mark.parametrize("kind", CLASS_DEFAULTS)
 def test_a_default_of_a_model_type_gives_way_to_the_file(kind: str) -> None:
+    heads = HEADS | {"num_hidden_layers": 20, "num_attention_heads": 80, "hidden_size": 80 * 64, "model_type": kind}
+    if kind in HYBRID:
+        heads |= {HYBRID[kind]: EVERY_LAYER[HYBRID[kind]]}
     given = {"num_key_value_heads": 2, "head_dim": 32}
-    model = read_model("m", HEADS | given | {"model_type": kind, "vocab_size": None})
+    model = read_model("m", heads | given | {"vocab_size": None})
     assert (model.kv_heads, model.head_dim) == (2, 32)
-    bare = read_model("m", HEADS | {"model_type": kind})
+    bare = read_model("m", heads)
     expected = CLASS_DEFAULTS[kind]
-    assert (bare.kv_heads, bare.head_dim) == (expected.get("num_key_value_heads", 10), expected.get("head_dim", 64))
+    assert (bare.kv_heads, bare.head_dim) == (expected.get("num_key_value_heads", 80), expected.get("head_dim", 64))
+    assert bare.layers == 20 - expected.get("num_kv_shared_layers", 0)
 
 
-def test_an_unknown_type_without_a_key_for_kv_heads_is_noted() -> None:
-    model = read_model("m", HEADS | {"model_type": "own"})
-    assert model.notes == ("no key says how many KV heads: all 10 attention heads are assumed to have their own",)
+EVERY_LAYER: dict[str, Any] = {
+    "full_attention_interval": 1,
+    "layer_types": ["full_attention"] * 20,
+    "layers_block_type": ["attention"] * 20,
+    "attn_layer_period": 1,
+    "attn_layer_indices": [*range(20)],
+    "attn_type_list": [1] * 20,
+    "block_types": ["attention"],
+    "hybrid_override_pattern": "*" * 20,
+}
+"""For each key that says which of 20 layers keep a cache: all of them."""
+
+
+@pytest.mark.parametrize("kind", HYBRID)
+def test_a_hybrid_model_that_does_not_say_which_layers_keep_a_cache_is_not_counted_in_full(kind: str) -> None:
+    file = HEADS | {"model_type": kind, "num_hidden_layers": 20, "num_key_value_heads": 2, "head_dim": 256}
+    key = HYBRID[kind]
+    assert read_model("m", file | {key: EVERY_LAYER[key]}).layers == 20
+    if key != "full_attention_interval":
+        with pytest.raises(InputError, match=rf"^m: {key} is missing; it says which layers of .*{kind}.*"):
+            read_model("m", file)
+        return
+    model = read_model("m", file)  # transformers has a default: every fourth layer
+    assert (model.layers, model.bytes_per_slot) == (5, 5 * 2 * 2 * 256 * 2)
+    assert f"{key} is not in the file: 4, as transformers takes it for {kind}" in model.notes
+
+
+def test_the_issue_s_hybrid_without_its_key() -> None:
+    file = {"model_type": "qwen3_next", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 16}
+    model = read_model("m", file | {"num_key_value_heads": 2, "head_dim": 256, "torch_dtype": "bfloat16"})
+    assert (model.bytes_per_slot, 2**30 // model.bytes_per_slot) == (24_576, 43_690)
+
+
+def test_how_many_kv_heads_is_never_guessed() -> None:
+    with pytest.raises(InputError, match=r"^m: num_key_value_heads is missing, and how many KV heads .*own"):
+        read_model("m", HEADS | {"model_type": "own"})
+    assert (
+        read_model("m", HEADS | {"model_type": "own", "num_key_value_heads": None}).kv_heads == 10
+    )  # said: all of them
+    step = {"model_type": "step3_text", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 64}
+    step |= {"num_attention_groups": 1, "head_dim": 256, "torch_dtype": "bfloat16"}
+    assert read_model("m", step).bytes_per_slot == 62_464
+    with pytest.raises(InputError, match=r"^m: 16 attention heads must be a multiple of the KV heads, 5$"):
+        read_model("m", HEADS | {"model_type": "own", "num_attention_heads": 16, "num_key_value_heads": 5})
+    with pytest.raises(InputError, match="must agree: num_hidden_layers says 10, n_layer says 20"):
+        read_model("m", HEADS | {"model_type": "llama", "num_hidden_layers": 10, "n_layer": 20})
+    with pytest.raises(InputError, match=r"attention_head_size\(=32\) is not understood"):
+        read_model("m", HEADS | {"model_type": "llama", "attention_head_size": 32})
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("rwkv", "keeps no KV cache that grows"),
+        ("rwkv7", "keeps no KV cache that grows"),
+        ("t5", "is not understood: its decoder also keeps a cache of what the encoder has read"),
+        ("phi4flash", "is not understood: its layers mix state spaces, windows and one shared cache"),
+        ("mamba", "keeps no KV cache that grows"),
+        ("mamba2", "keeps no KV cache that grows"),
+        ("falcon_mamba", "keeps no KV cache that grows"),
+        ("bert", "is an encoder"),
+        ("xlm-roberta", "is an encoder"),
+    ],
+)
+def test_a_model_without_a_growing_cache_is_refused_by_its_type(kind: str, says: str) -> None:
+    with pytest.raises(InputError, match=rf"^m: model_type\(='{kind}'\) {says}"):
+        read_model("m", {"model_type": kind, "hidden_size": 64, "num_hidden_layers": 2})
 
 
 def test_a_data_type_that_is_missing_or_of_32_bits_is_noted() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocators.base import InputError
+from allocators.base import InputError, in_short
 from simulator.cost import (
     MOST_BASE_PS,
     MOST_ITEM_PS,
@@ -55,7 +55,7 @@ def test_what_is_no_time_is_told_in_one_line(value: object) -> None:
     with pytest.raises(InputError) as told:
         parse_time_ps("base", value)  # type: ignore[arg-type]
     assert str(told.value) == (
-        f"base(={value!r}) must be whole picoseconds from 0 to 1000s: "
+        f"base(={in_short(value)}) must be whole picoseconds from 0 to 1000s: "
         "0, or a decimal and one of ps, ns, us, ms, s, such as 25ms or 1.5ns"
     )
 

@@ -1,15 +1,15 @@
 """What says how large the pool is and what an iteration costs: one rule for Python and the command line."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from allocators import InputError, Paged
-from simulator import StepCost, Trace, advise, fit, simulate, size, sweep
+from simulator import StepCost, Trace, advise, estimate_pool, fit, simulate, size, sweep
 from simulator.server.gpus import load_gpu
 from simulator.server.hardware import server_of
 from simulator.server.models import load_model
-from simulator.server.pool import estimate_pool
 from simulator.server_options import as_option
 
 TRACE = Trace.from_columns([0, 1, 2], [10, 20, 5], [5, 6, 1])
@@ -112,7 +112,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"capacity": 9, "max_batch": 3, "max_num_seqs": 3}, "max_num_seqs and max_batch are two names of one setting"),
     ({"capacity": 9, "model": 5}, "model(=5) must be a Model"),
     ({"capacity": 9, "model": "opt-13b", "gpu": 5}, "gpu(=5) must be a Gpu"),
-    ({"capacity": 9, "models": "opt-13b"}, "unknown setting 'models'; choose from cost, "),
+    ({"capacity": 9, "models": "opt-13b"}, "unknown setting 'models' (did you mean model?); choose from cost, "),
 ]
 
 
@@ -125,9 +125,7 @@ def test_what_does_not_go_together_is_told(given: dict[str, Any], told: str) -> 
 
 def test_a_model_of_unknown_size_needs_a_cost() -> None:
     unknown = load_model("llama-3-8b").__class__("mine", 2, 2, 64)
-    with pytest.raises(
-        InputError, match=r"name gpu or cost: with neither, the cost is that of H100, but the .* not known"
-    ):
+    with pytest.raises(InputError, match=r"^cost must be given, since the parameters of mine are not known$"):
         server_of({"capacity": 9, "model": unknown})
     assert server_of({"memory": "1MiB", "model": unknown, "cost": "base=1ms"}).slots == 1024
 
@@ -146,7 +144,7 @@ def test_an_allocator_or_its_spec_a_trace_or_its_text_are_the_same() -> None:
     assert simulate(text, spec, capacity=4000, **limits).summary() == simulate(trace, made, **limits).summary()
     wanted: dict[str, Any] = {"max_refused": "5%", "checks": 1, **limits}
     assert size(text, spec, **wanted) == size(trace, Paged(9, 8), **wanted)
-    assert fit("sharegpt:seed=1", spec, 4000, 1024) == fit("sharegpt:seed=1", made, 4000, 1024)
+    assert fit("sharegpt:seed=1", spec, 4000, 1024) == fit("sharegpt:seed=1", made, max_model_len=1024)
     assert advise(text, [8, 16], seeds=1).table.equals(advise(trace, [8, 16]).table)
     table = sweep(text, [spec], capacity=4000, workers=1, **limits)
     assert table["used"].tolist() == sweep(text, Paged(9, 8), capacity=4000, workers=1, **limits)["used"].tolist()
@@ -214,3 +212,32 @@ def test_size_says_when_the_answer_does_not_fit_the_card() -> None:
 def test_what_only_a_replay_uses_needs_a_pool_to_advise(idle: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(idle))} is for a replay, which needs a pool"):
         advise(TRACE, **idle)
+
+
+def test_what_helps_is_said_where_the_parameters_of_a_model_are_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(
+        '{"model_type": "qwen3_next", "full_attention_interval": 4, "hidden_size": 2048, "num_hidden_layers": 48, '
+        '"num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "torch_dtype": "bfloat16"}'
+    )
+    given = {"model": str(path), "memory": "1GiB"}
+    for more in ({}, {"gpu": "h100"}):
+        with pytest.raises(InputError, match=r"^--cost must be given, since the parameters of .*qwen3"):
+            server_of({**given, **more}, spelled=lambda name: f"--{name}")
+    assert server_of({**given, "cost": "base=25ms"}).slots == 43_690
+
+
+def test_requests_beyond_the_positions_of_a_model_are_told() -> None:
+    told = "max_model_len is 8,193, and Llama-3-8B has 8,192 positions: vLLM refuses that unless told otherwise"
+    assert told in server_of({**H100, "max_model_len": 8193}).warnings
+    assert not any("positions" in one for one in server_of({**H100, "max_model_len": 8192}).warnings)
+
+
+def test_a_pool_that_leaves_too_little_for_activations_is_told() -> None:
+    given: dict[str, Any] = {"model": "llama-3-8b", "gpu": "h100"}
+    most = estimate_pool("llama-3-8b", "h100", gpu_memory_utilization=1.0).slots  # 79.18 - 14.96 - 4.90 GiB
+    assert most == 485_967
+    told = "one H100 with Llama-3-8B and 4.90 GiB for them has room for 485,967 slots"
+    for given_size in ({"capacity": most + 1}, {"memory": "64GiB"}):
+        assert [one for one in server_of({**given, **given_size}).warnings if told in one]
+    assert server_of({**given, "capacity": most}).warnings == ()

@@ -529,7 +529,10 @@ TINY = trace_of((0, 3, 3))
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"max_batchs": 3}, "unknown setting 'max_batchs'; choose from cost, max_model_len, max_batch, .*, window_s"),
+        (
+            {"max_batchs": 3},
+            r"unknown setting 'max_batchs' \(did you mean max_batch\?\); choose from cost, .*, max_batch, .*, window_s",
+        ),
         ({"max_batch": 0}, r"max_batch\(=0\) must be"),
         ({"timeline_bins": -1}, r"timeline_bins\(=-1\) must be a whole number >= 0"),
         ({"timeline_bins": 1.5}, r"timeline_bins\(=1.5\) must be a whole number >= 0"),

@@ -144,3 +144,30 @@ def test_a_block_size_goes_into_the_specs_that_name_none() -> None:
 
 def test_a_keyword_is_told_as_the_option_that_it_is() -> None:
     assert [as_option(name) for name in ("max_batch", "window_s")] == ["--max-batch", "--window"]
+
+
+@pytest.mark.parametrize("command", ["run -a paged --capacity 99", "size -a paged", "advise", "sweep -a paged"])
+@pytest.mark.parametrize(
+    ("given", "ours", "theirs"),
+    [
+        ("--max-batch 4 --max-num-seqs=8", "--max-batch", "--max-num-seqs"),
+        ("--max-num-batched-tokens 9000 --max-batch-tokens 100", "--max-batch-tokens", "--max-num-batched-tokens"),
+    ],
+)
+def test_two_names_of_one_setting_are_an_error(
+    command: str, given: str, ours: str, theirs: str, kvfrag: Kvfrag
+) -> None:
+    ended = kvfrag(f"{command} good.csv {given}")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == f"kvfrag: {theirs} and {ours} are two names of one setting; give one of them\n"
+
+
+def test_of_an_option_given_twice_the_last_counts(kvfrag: Kvfrag) -> None:
+    line = "run good.csv -a paged --capacity 99 --json -"
+    assert kvfrag(f"{line} --max-batch 1 --max-batch 2").out == kvfrag(f"{line} --max-num-seqs 2").out
+
+
+def test_short_and_long_name_of_one_file_are_an_error(kvfrag: Kvfrag) -> None:
+    ended = kvfrag("sweep good.csv -a paged --capacity 99 -o one.csv --output=two.csv")
+    assert ended.code == 2 and "--output" in ended.err and "two names of one setting" in ended.err
+    assert not list(Path().glob("*.csv.*")) and not Path("two.csv").exists()

@@ -178,8 +178,9 @@ def test_every_list_of_the_command_line_becomes_a_column(
     assert "the file has no arrivals" in told[0] and told[1] == "wrote t.csv: 24 runs"
     cost_of = "OPT-13B on one H100, from peak rates (assumed)"
     assert told[2] == f"note: no GPU is named: the cost is that of {cost_of}; --gpu or --cost says another"
-    assert told[3].startswith("note: 24 of 24 runs rejected requests, up to ")
-    assert told[4:] == ["note: not all runs rejected the same requests, and their figures are of different work"]
+    assert told[3].startswith("note: max_model_len is 4,096, and OPT-13B has 2,048 positions: ")
+    assert told[4].startswith("note: 24 of 24 runs rejected requests, up to ")
+    assert told[5:] == ["note: not all runs rejected the same requests, and their figures are of different work"]
     table = pd.read_csv("t.csv")
     found = {name: sorted(table[name].unique()) for name in ("rate", "seed", "max_batch", "max_model_len", "capacity")}
     assert found == {

@@ -253,7 +253,7 @@ def test_a_worker_of_another_version_is_told() -> None:
         ({"capacity": []}, "capacity has no value"),
         ({"max_batch": []}, "max_batch has no value"),
         ({"max_batch": [0]}, r"max_batch\(=0\)"),
-        ({"batch": 3}, "unknown setting 'batch'; choose from cost, max_model_len"),
+        ({"batch": 3}, r"unknown setting 'batch' \(did you mean max_batch\?\); choose from cost, max_model_len"),
         ({"seeds": 2}, "seeds are for workloads"),
         ({"rate": "1:0:1"}, "is empty"),
         ({"allocators": None}, r"allocator\(=None\) must be an allocator.* or its spec"),

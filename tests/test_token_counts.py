@@ -46,8 +46,8 @@ def test_it_says_which_way_and_of_how_many_texts() -> None:
     for text in ("a b", "c", CHINESE):
         counter.answer(text)
     assert list(counter.notes()) == [
-        "for want of a tokenizer, tokens are words between blanks (texts: 2), characters in texts with hardly any blanks "
-        "(texts: 1): --tokenizer tokenizer.json counts them"
+        "for want of a tokenizer, tokens are words between blanks (texts: 2), characters in texts with hardly any "
+        "blanks (texts: 1): --tokenizer tokenizer.json counts them"
     ]
     assert counter.guesses
 

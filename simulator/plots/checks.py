@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator.run import Run
 from simulator.settings import MOST_SECONDS
 
@@ -39,7 +39,7 @@ def instant(at: Any) -> float:
 def covered_instant(at: Any, start: float, end: float) -> float:
     """A time in seconds that a run covers."""
     if not start <= instant(at) <= end:
-        raise InputError(f"at(={at!r}) must be in the time that the run covers, {start:g} to {end:g} s")
+        raise InputError(f"at(={in_short(at)}) must be in the time that the run covers, {start:g} to {end:g} s")
     return float(at)
 
 
@@ -54,5 +54,5 @@ def grid_cells(cells: Any) -> tuple[int, int]:
     try:
         addresses, instants = cells
     except (TypeError, ValueError):
-        raise InputError(f"cells(={cells!r}) must be two whole numbers, addresses x instants") from None
+        raise InputError(f"cells(={in_short(cells)}) must be two whole numbers, addresses x instants") from None
     return whole("cells[0]", addresses), whole("cells[1]", instants)

@@ -4,7 +4,7 @@ Tensor parallelism divides the KV heads over N GPUs. Where there are fewer heads
 N / heads times; a latent (multi-head latent attention) is one vector that every GPU keeps whole.
 """
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator.server.models import Model
 
 KV_CACHE_DTYPES = ("auto", "bf16", "fp16", "fp8")
@@ -21,7 +21,7 @@ def kv_cache_dtype_of(name: str) -> str:
     plain = _ALIASES.get(plain, plain)
     if plain not in KV_CACHE_DTYPES:
         allowed = ", ".join([*KV_CACHE_DTYPES, *_ALIASES])
-        raise InputError(f"kv_cache_dtype(={name!r}) must be one of {allowed}")
+        raise InputError(f"kv_cache_dtype(={in_short(name)}) must be one of {allowed}")
     return plain
 
 
@@ -70,5 +70,5 @@ def slots_for(memory_bytes: int, model: Model, tensor_parallel_size: int = 1, kv
     """
     slot = bytes_per_slot(model, tensor_parallel_size, kv_cache_dtype)
     if whole("memory_bytes", memory_bytes) < slot:
-        raise InputError(f"memory_bytes(={memory_bytes!r}) must hold a token slot of {model.name}: {slot} bytes")
+        raise InputError(f"memory_bytes(={memory_bytes}) must hold a token slot of {model.name}: {slot} bytes")
     return memory_bytes // slot

@@ -20,7 +20,7 @@ CLASS_DEFAULTS: dict[str, dict[str, int]] = {
     "gemma": {_KV: 16, _DIM: 256},
     "gemma2": {_KV: 4, _DIM: 256},
     "gemma3_text": {_HEADS: 8, _KV: 4, _DIM: 256},
-    "gemma3n_text": {_HEADS: 8, _KV: 2, _DIM: 256},
+    "gemma3n_text": {_HEADS: 8, _KV: 2, _DIM: 256, "num_kv_shared_layers": 15},
     "glm": {_KV: 2, _DIM: 128},
     "glm4": {_KV: 2, _DIM: 128},
     "glm4_moe": {_KV: 8},
@@ -58,6 +58,11 @@ CLASS_DEFAULTS |= {"gemma3": CLASS_DEFAULTS["gemma3_text"], "gemma3n": CLASS_DEF
 
 _OLD = [
     "aquila",
+    "biogpt",
+    "ctrl",
+    "git",
+    "gpt_neox_japanese",
+    "modernbert-decoder",
     "baichuan",
     "bloom",
     "codegen",
@@ -67,6 +72,7 @@ _OLD = [
     "gptj",
     "internlm",
     "mpt",
+    "openai-gpt",
     "opt",
     "qwen",
 ]

@@ -7,7 +7,7 @@ a key that has a value and is not understood is an error that names it (see :mod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator.server.class_defaults import ALL_HEADS, CLASS_DEFAULTS
 
 _BYTES_PER_ELEMENT = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
@@ -65,6 +65,19 @@ class Config:
             raise MissingKeyError(f"{self.source}: {keys[0]} is missing; it must be a whole number >= 1")
         return default
 
+    def agreed(self, *keys: str, default: int | None = None) -> int:
+        """As :meth:`count`, of keys for one thing. Raises InputError when two of them say different numbers."""
+        said = {key: whole(f"{self.source}: {key}", self.content[key]) for key in keys if self.given(key)}
+        if len(set(said.values())) > 1:
+            numbers = ", ".join(f"{key} says {number}" for key, number in said.items())
+            raise InputError(f"{self.source}: two keys for one number must agree: {numbers}")
+        return self.count(*keys, default=default)
+
+    def numbers_of(self, key: str) -> int:
+        """``key`` as a whole number >= 0; 0 where it is null."""
+        value = self.content[key]
+        return 0 if value is None else whole(f"{self.source}: {key}", value, at_least=0)
+
     def count_if_given(self, *keys: str) -> int | None:
         """The first of ``keys`` that is there and not null, a whole number >= 1; else None."""
         return None if self.given(*keys) is None else self.count(*keys)
@@ -73,7 +86,7 @@ class Config:
         """``key`` as a bool; ``default`` where it is missing or null."""
         value = self.content.get(key)
         if value is not None and not isinstance(value, bool):
-            raise InputError(f"{self.source}: {key}(={value!r}) must be true or false")
+            raise InputError(f"{self.source}: {key}(={in_short(value)}) must be true or false")
         return default if value is None else value
 
     def names(self, key: str) -> list[str]:
@@ -98,17 +111,17 @@ class Config:
     def layers(self) -> int:
         kinds = self.content.get("layers_block_type")  # Nemotron-H's files may have nothing else
         default = len(kinds) if isinstance(kinds, list) and kinds else None
-        return self.count("num_hidden_layers", "n_layer", "n_layers", "num_layers", default=default)
+        return self.agreed("num_hidden_layers", "n_layer", "n_layers", "num_layers", default=default)
 
     @property
     def heads(self) -> int:
         keys = ("num_attention_heads", "n_head", "n_heads")
         default = None if self.given(*keys) else self.class_default("num_attention_heads")
-        return self.count(*keys, default=default)
+        return self.agreed(*keys, default=default)
 
     @property
     def hidden(self) -> int:
-        return self.count("hidden_size", "n_embd", "d_model")
+        return self.agreed("hidden_size", "n_embd", "d_model")
 
     @property
     def vocab(self) -> int | None:
@@ -137,21 +150,28 @@ class Config:
         if self.given("multi_query_attention") is not None:
             groups = self.flag("multi_query_attention")
             return self.count("multi_query_group_num") if groups else self.heads
-        keys = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups")
+        keys = (
+            *("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups"),
+            "num_attention_groups",
+        )
         if self.flag("multi_query", default=self.kind == "gpt_bigcode"):
             if self.count(*keys, default=1) != 1:
                 raise self.error(str(self.given(*keys)), "must be 1 where multi_query is true")
             return 1
         if self.given(*keys) is None:
             return self.class_default("num_key_value_heads") or self._all_heads()
-        return self.count(*keys)
+        return self.agreed(*keys)
 
     def _all_heads(self) -> int:
-        """As many KV heads as heads; with a note, unless the key is null or the model type is known for it."""
-        said = self.kind in ALL_HEADS or "num_key_value_heads" in self.content or "multi_query" in self.content
-        if not said:
-            self.note(f"no key says how many KV heads: all {self.heads} attention heads are assumed to have their own")
-        return self.heads
+        """As many KV heads as heads, where the key is null or the model type is known for it. Else an InputError."""
+        known = self.kind in ALL_HEADS or self.kind in CLASS_DEFAULTS
+        if known or "num_key_value_heads" in self.content or "multi_query" in self.content:
+            return self.heads
+        of = f"model_type {self.kind!r}" if self.kind else "a file without model_type"
+        raise MissingKeyError(
+            f"{self.source}: num_key_value_heads is missing, and how many KV heads {of} has is not known here; add the "
+            f"key ({self.heads} if each of the attention heads has its own)"
+        )
 
     def _old_falcon_heads(self) -> int:
         """Falcon before ``new_decoder_architecture``: one head, unless ``n_head_kv`` or ``multi_query`` says else."""
@@ -194,7 +214,7 @@ class Config:
             return 2
         if not isinstance(dtype, str) or dtype.removeprefix("torch.") not in _BYTES_PER_ELEMENT:
             allowed = ", ".join(_BYTES_PER_ELEMENT)
-            raise InputError(f"{self.source}: {key}(={dtype!r}) must be one of {allowed}")
+            raise InputError(f"{self.source}: {key}(={in_short(dtype)}) must be one of {allowed}")
         if dtype.removeprefix("torch.") == "float32":
             self.note("float32 in the file: an engine that serves it in 16 bits needs half of weights and cache")
         return _BYTES_PER_ELEMENT[dtype.removeprefix("torch.")]

@@ -8,9 +8,10 @@ rates; a model without either is taken to run on an H100, and that is said. What
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypedDict
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator.cost import StepCost, parse_bytes
 from simulator.server.cache import bytes_per_slot, kv_cache_dtype_of, slots_for
 from simulator.server.combinations import OF_AN_ESTIMATE, Pool, check_needs, check_replay
@@ -38,14 +39,15 @@ class HardwareFields(TypedDict, total=False):
 
 
 class ServerFields(SettingsFields, HardwareFields, total=False):
-    """All that says what server is simulated, as keywords: settings, hardware, and vLLM's names for two of them."""
+    """All that says what server is simulated, as keywords: settings, hardware, and other names for three of them."""
 
     max_num_seqs: int | None
     max_num_batched_tokens: int | None
+    window: tuple[float | str, float | str] | None
 
 
 _GIB = 1 << 30
-_ALIASES = {"max_num_seqs": "max_batch", "max_num_batched_tokens": "max_batch_tokens"}
+_ALIASES = {"max_num_seqs": "max_batch", "max_num_batched_tokens": "max_batch_tokens", "window": "window_s"}
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def server_of(
     ways = _ways(known, spelled)
     own = {name: value for name, value in known.items() if name in SettingsFields.__annotations__ and name != "cost"}
     limits = Settings(**own)
-    estimate, slots = None, held
+    estimate, slots, tight = None, held, list[str]()
     if known.get("capacity") is not None or known.get("memory") is not None:
         slots = _slots(known, model, ways, spelled)
     elif held is None and model is not None and gpu is not None:
@@ -128,12 +130,43 @@ def server_of(
         slots = None if pool == "sought" else estimate.slots
     if estimate is None and slots is not None and model is not None and gpu is not None:
         check_fits(slots * bytes_per_slot(model, **ways), model, gpu, **ways)
+        tight = _tight(slots, model, gpu, ways, limits.max_batch)
     if pool == "optional" and slots is None:
         check_replay(known, spelled)
     cost, assumed = _cost(known, model, gpu, slots, ways, spelled) if timed else (StepCost(), [])
     notes = [] if model is None else [f"{model.name}: {note}" for note in model.notes]
+    notes += [*tight, *_beyond_positions(model, limits.max_model_len)]
     settings = Settings(cost=cost, **own)
     return Server(settings, slots, estimate, model, **ways, warnings=(*assumed, *notes))
+
+
+def _tight(slots: int, model: Model, gpu: Gpu, ways: Mapping[str, Any], max_batch: int | None) -> list[str]:
+    """A sentence, when a pool that was given fits the GPUs but leaves less than the allowance for activations."""
+    if model.weight_bytes is None or model.vocab_size is None:
+        return []
+    gpus = ways["tensor_parallel_size"]
+    where = f"one {gpu.name}" if gpus == 1 else f"{gpus} {gpu.name}"
+    try:
+        most = estimate_pool(model, gpu, **ways, gpu_memory_utilization=1.0, max_num_seqs=max_batch)
+    except InputError:  # not even the weights and the allowance fit
+        return [f"a pool of {slots:,} slots leaves nothing for activations beside {model.name} on {where}"]
+    if slots <= most.slots:
+        return []
+    return [
+        f"a pool of {slots:,} slots leaves less for activations than start-ups needed: {where} with {model.name} and "
+        f"{most.activation_bytes / _GIB:,.2f} GiB for them has room for {most.slots:,} slots"
+    ]
+
+
+def _beyond_positions(model: Model | None, max_model_len: int | None) -> list[str]:
+    """A sentence, when requests may be longer than the model has positions; else none."""
+    positions = None if model is None else model.max_positions
+    if model is None or positions is None or max_model_len is None or max_model_len <= positions:
+        return []
+    return [
+        f"max_model_len is {max_model_len:,}, and {model.name} has {positions:,} positions: vLLM refuses that unless "
+        "told otherwise"
+    ]
 
 
 def known_settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +174,9 @@ def known_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     allowed = [*ServerFields.__annotations__, "capacity"]
     for name in given:
         if name not in allowed:
-            raise InputError(f"unknown setting {name!r}; choose from {', '.join(allowed)}")
+            near = get_close_matches(str(name), allowed, 1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise InputError(f"unknown setting {name!r}{meant}; choose from {', '.join(allowed)}")
     known = {name: value for name, value in given.items() if name not in _ALIASES}
     for alias, name in _ALIASES.items():
         if given.get(alias) is not None:
@@ -156,7 +191,7 @@ def _model(given: Any) -> Model | None:
         return given
     if isinstance(given, str | os.PathLike):
         return load_model(os.fspath(given))
-    raise InputError(f"model(={given!r}) must be a Model, the name of one, or the path of a config.json")
+    raise InputError(f"model(={in_short(given)}) must be a Model, the name of one, or the path of a config.json")
 
 
 def _gpu(given: Any) -> Gpu | None:
@@ -164,7 +199,7 @@ def _gpu(given: Any) -> Gpu | None:
         return given
     if isinstance(given, str):
         return load_gpu(given)
-    raise InputError(f"gpu(={given!r}) must be a Gpu, or the name of one")
+    raise InputError(f"gpu(={in_short(given)}) must be a Gpu, or the name of one")
 
 
 def _ways(known: Mapping[str, Any], spelled: Callable[[str], str]) -> dict[str, Any]:
@@ -213,14 +248,14 @@ def _cost(
         return cost, []
     if model is None:
         return StepCost(), []
+    if model.active_parameters is None or model.weight_bytes is None:
+        why = f": {model.unknown}" if model.unknown else ""
+        raise InputError(f"{spelled('cost')} must be given, since the parameters of {model.name} are not known{why}")
     if gpu is not None:
         return StepCost.from_hardware(model, gpu, **ways), []
     assumed = load_gpu(ASSUMED_GPU)
     other = f"{spelled('gpu')} or {spelled('cost')}"
-    try:
-        made = StepCost.from_hardware(model, assumed, **ways)
-    except InputError as error:
-        raise InputError(f"name {other}: with neither, the cost is that of {ASSUMED_GPU}, but {error}") from None
+    made = StepCost.from_hardware(model, assumed, **ways)
     made = made.with_of(f"{made.of} (assumed)")
     said = f"no GPU is named: the cost is that of {made.of}"
     try:

@@ -86,6 +86,10 @@ def _model(name: str, config: Config, preset: Preset | None = None) -> Model:
     """The model that a configuration describes; a preset adds what the file does not say."""
     check_understood(config)
     layers, latent, element = cached_layers(config), latent_dim(config), config.bytes_per_element
+    if not latent and config.heads % config.kv_heads:
+        raise InputError(
+            f"{config.source}: {config.heads} attention heads must be a multiple of the KV heads, {config.kv_heads}"
+        )
     counted = count_parameters(config)
     total, active = (counted.total, counted.active) if counted else (None, None)
     weights = None

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from allocators.base import InputError, whole
+from allocators.base import InputError, in_short, whole
 from simulator.cost import parse_bytes
 from simulator.server.cache import (
     KV_CACHE_DTYPES,
@@ -167,7 +167,7 @@ def estimate_pool(
 
 def _utilization(value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise InputError(f"gpu_memory_utilization(={value!r}) must be above 0 and at most 1")
+        raise InputError(f"gpu_memory_utilization(={in_short(value)}) must be above 0 and at most 1")
     return value
 
 
