@@ -35,7 +35,7 @@ class Scenario:
             self.rows, self.allocator, dict(self.options), self.settings, layout_times_ps, log=True, waits=True
         )
 
-    def engine(self, layout_times_ps: Sequence[int] = (), timeline_bins: int = 7) -> Run:
+    def engine(self, layout_times_ps: Sequence[int] = (), timeline_bins: int = 7, decisions: bool = False) -> Run:
         s = self.settings
         window = None if s.window_ps is None else tuple(str(Decimal(edge) / 10**12) for edge in s.window_ps)
         arrival, prompt, output = zip(*self.rows, strict=True)
@@ -43,6 +43,7 @@ class Scenario:
             Trace.from_columns(arrival, prompt, output),
             make_allocator(self.spec, s.capacity, s.max_model_len),
             timeline_bins=timeline_bins,
+            decisions=decisions,
             layout_times_s=[Decimal(time_ps) / 10**12 for time_ps in layout_times_ps],  # type: ignore[misc]
             cost=StepCost(s.base_ps, s.prefill_token_ps, s.sequence_ps, s.kv_token_ps, s.swapped_token_ps),
             max_model_len=s.max_model_len,
