@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -35,10 +36,11 @@ def scenario_runs() -> Iterator[tuple[str, Callable[[], Run]]]:
     """Random scenarios, with memory maps at moments inside and after the run, and a decision log."""
     for kind, make, seeds in (("random", random_scenario, RANDOM), ("aligned", aligned_scenario, ALIGNED)):
         for seed in seeds:
-            yield f"{kind} {seed}", lambda make=make, seed=seed: _scenario_run(make(seed), seed)
+            yield f"{kind} {seed}", partial(_scenario_run, make, seed)
 
 
-def _scenario_run(scenario: Scenario, seed: int) -> Run:
+def _scenario_run(make: Callable[[int], Scenario], seed: int) -> Run:
+    scenario = make(seed)
     moments = sorted({0, *moments_of(scenario.reference())})
     times = sorted(min(time, 10**22) for time in Random(seed).choices(moments, k=4))
     return scenario.engine(times, timeline_bins=Random(seed).choice([0, 1, 7, 30]), decisions=True)
@@ -48,7 +50,7 @@ def trace_runs(folder: Path) -> Iterator[tuple[str, Callable[[], Run]]]:
     """The public traces, once under a window and once whole."""
     for name in TRACES:
         for number, spec in enumerate(SPECS):
-            yield f"{name} {spec}", lambda name=name, number=number, spec=spec: _trace_run(folder / name, spec, number)
+            yield f"{name} {spec}", partial(_trace_run, folder / name, spec, number)
 
 
 def _trace_run(path: Path, spec: str, number: int) -> Run:
@@ -59,7 +61,7 @@ def _trace_run(path: Path, spec: str, number: int) -> Run:
         capacity=CAPACITY,
         cost=StepCost("20ms", "30us", "10us", "1us", "2us"),
         timeline_bins=(200, 1000, 0, 37, 1)[number],
-        layout_times_s=(0, "77.7", 600),
+        layout_times_s=(0, 77.7, 600),
         decisions=number in (0, 3),
         max_model_len=LONGEST,
         max_batch=(256, None, 32, 256, 100)[number],
