@@ -30,18 +30,18 @@ _MOST_DIGITS = 100  # of a watermark
 
 
 class PagedPool(NamedTuple):
-    """The queue of free blocks, and the block tables: chains from the last block of a request to its first."""
+    """Chains of blocks: a block table from its last block to its first, and the free blocks from the head of the queue."""
 
     now: Any
-    """``free_blocks``: how many there are."""
-    queue: NDArray[np.int32]
-    """Free blocks, the first ``free_blocks`` entries. The head of the queue is the last of them."""
-    before: NDArray[np.int32]
-    """Block -> the block before it in its table."""
+    """``free_blocks``, how many there are, and the ``head`` of their queue."""
+    link: NDArray[np.int32]
+    """Block -> the block before it in its table; of a free block, the next one in the queue."""
+    first: NDArray[np.int32]
+    """Seat -> the first block of its table,"""
     last: NDArray[np.int32]
-    """Seat -> the last block of its table."""
-    count: NDArray[np.int32]
-    """Seat -> the number of blocks in its table."""
+    """its last block,"""
+    length: NDArray[np.int32]
+    """and how many blocks it has."""
     block_size: int
     watermark_blocks: int
     tail_slots: int
@@ -53,13 +53,16 @@ def _blocks_for(pool: PagedPool, tokens: int) -> int:
 
 
 @rule
-def _take_block(pool: PagedPool, seat: int) -> None:
-    """Move the head of the queue to the end of a block table."""
-    pool.now.free_blocks -= 1
-    block = pool.queue[pool.now.free_blocks]
-    pool.before[block] = pool.last[seat]
-    pool.last[seat] = block
-    pool.count[seat] += 1
+def _take_blocks(pool: PagedPool, seat: int, wanted: int) -> None:
+    """Move blocks from the head of the queue to the end of a block table."""
+    head, last = pool.now.head, pool.last[seat]
+    for _ in range(wanted):
+        next_free = pool.link[head]
+        pool.link[head] = last
+        last, head = head, next_free
+    pool.now.head, pool.last[seat] = head, last
+    pool.now.free_blocks -= wanted
+    pool.length[seat] += wanted
 
 
 @answer(ask.allocate, PagedPool)
@@ -74,9 +77,8 @@ def _allocate(
     wanted = _blocks_for(pool, prompt_tokens)
     if wanted + (0 if alone else pool.watermark_blocks) > pool.now.free_blocks:
         return 0
-    pool.count[seat] = 0
-    for _ in range(wanted):
-        _take_block(pool, seat)
+    pool.first[seat], pool.length[seat] = pool.now.head, 0
+    _take_blocks(pool, seat, wanted)
     return wanted * pool.block_size
 
 
@@ -84,20 +86,16 @@ def _allocate(
 def _extend(pool: PagedPool, seat: int) -> int:
     if pool.now.free_blocks == 0:
         return 0
-    _take_block(pool, seat)
+    _take_blocks(pool, seat, 1)
     return pool.block_size
 
 
 @answer(ask.free, PagedPool)
 def _free(pool: PagedPool, seat: int) -> int:
-    slots = _held_slots(pool, seat)
-    block = pool.last[seat]
-    end = pool.now.free_blocks + pool.count[seat]
-    for place in range(end - 1, pool.now.free_blocks - 1, -1):
-        pool.queue[place] = block
-        block = pool.before[block]
-    pool.now.free_blocks = end
-    return slots
+    pool.link[pool.first[seat]] = pool.now.head
+    pool.now.head = pool.last[seat]
+    pool.now.free_blocks += pool.length[seat]
+    return _held_slots(pool, seat)
 
 
 @answer(ask.asked_slots, PagedPool)
@@ -107,7 +105,7 @@ def _asked_slots(pool: PagedPool, prompt_tokens: int, output_tokens: int) -> int
 
 @answer(ask.fits_empty, PagedPool)
 def _fits_empty(pool: PagedPool, prompt_tokens: int, output_tokens: int) -> bool:
-    return _blocks_for(pool, prompt_tokens + output_tokens - 1) <= len(pool.queue)
+    return _blocks_for(pool, prompt_tokens + output_tokens - 1) <= len(pool.link)
 
 
 @answer(ask.free_slots, PagedPool)
@@ -123,16 +121,16 @@ def _largest_free_slots(pool: PagedPool) -> int:
 @rule
 @answer(ask.held_slots, PagedPool)
 def _held_slots(pool: PagedPool, seat: int) -> int:
-    return pool.count[seat] * pool.block_size
+    return pool.length[seat] * pool.block_size
 
 
 @answer(ask.copy_extents, PagedPool)
 def _copy_extents(pool: PagedPool, seat: int, extents: NDArray[np.int64], at: int) -> int:
-    block, count = pool.last[seat], pool.count[seat]
+    block, count = pool.last[seat], pool.length[seat]
     for place in range(at + count - 1, at - 1, -1):
         extents[place, 0] = block * pool.block_size
         extents[place, 1] = pool.block_size
-        block = pool.before[block]
+        block = pool.link[block]
     return count
 
 
@@ -156,18 +154,17 @@ class Paged(Pooled):
         blocks, tail = divmod(self.capacity, self.block_size)
         self.watermark_blocks = numerator * blocks // denominator
         self.pool = PagedPool(
-            record(free_blocks=blocks),
-            np.arange(blocks - 1, -1, -1, np.int32),
-            np.zeros(blocks, np.int32),
-            np.zeros(0, np.int32),
-            np.zeros(0, np.int32),
+            record(free_blocks=blocks, head=0),
+            np.arange(1, blocks + 1, dtype=np.int32),
+            *(np.zeros(0, np.int32) for _ in range(3)),
             self.block_size,
             self.watermark_blocks,
             tail,
         )
 
     def seated(self, seats: int) -> PagedPool:
-        self.pool = self.pool._replace(last=longer(self.pool.last, seats), count=longer(self.pool.count, seats))
+        by_seat = {name: longer(getattr(self.pool, name), seats) for name in ("first", "last", "length")}
+        self.pool = self.pool._replace(**by_seat)
         return self.pool
 
     @property

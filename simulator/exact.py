@@ -49,6 +49,20 @@ def seconds_of(times_ps: Ints | Sequence[int | None]) -> NDArray[np.float64]:
     if not isinstance(times_ps, np.ndarray) or times_ps.dtype == object:
         return np.array([nan if time_ps is None else time_ps / _PER_S for time_ps in times_ps], np.float64)
     seconds: NDArray[np.float64] = times_ps / _PER_S
-    far = np.abs(times_ps) > _FLOATS_HOLD  # numpy would round these twice
-    seconds[far] = [time_ps / _PER_S for time_ps in times_ps[far].tolist()]
+    far = np.flatnonzero(np.abs(times_ps) > _FLOATS_HOLD)
+    if len(far):  # numpy would round these twice
+        seconds[far] = _rounded_once(times_ps[far])
+    return seconds
+
+
+def _rounded_once(times_ps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Seconds of 64-bit picoseconds. With the 64 bits that a long double has on x86 the quotient decides which float is
+    nearest, unless it lies halfway between two; those are left to Python, and on other machines all are."""
+    if np.finfo(np.longdouble).nmant < 63:
+        return np.array([time_ps / _PER_S for time_ps in times_ps.tolist()], np.float64)
+    quotient = times_ps.astype(np.longdouble) / np.longdouble(_PER_S)
+    seconds = quotient.astype(np.float64)
+    beside = np.nextafter(seconds, np.where(quotient > seconds, np.inf, -np.inf))
+    halfway = np.flatnonzero(quotient - seconds == beside - quotient)
+    seconds[halfway] = [time_ps / _PER_S for time_ps in times_ps[halfway].tolist()]
     return seconds

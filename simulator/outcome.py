@@ -72,7 +72,7 @@ def run_of(
         engine.times_ps(engine.queue.admitted, 0),
         engine.times_ps(engine.queue.finished, 1),
     )
-    running = rows[engine.batch.request[: engine.batch.now.count]]
+    running = rows[engine.batch.request[engine.batch.order[: engine.batch.now.count]]]
     status = _status(requests.rejected, finished_ps, running, arrivals_ps > stop_ps if stopped else None)
     starts_ps = np.where(
         admitted_ps >= 0, admitted_ps, np.where(status == STATUS.index("waiting"), stop_ps, arrivals_ps)

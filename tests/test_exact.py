@@ -50,3 +50,18 @@ def test_seconds_that_would_be_rounded_twice() -> None:
 def test_what_did_not_happen_has_no_time() -> None:
     first, second = seconds_of([None, 5 * 10**11]).tolist()
     assert isnan(first) and second == 0.5
+
+
+def test_seconds_halfway_between_two_floats_are_rounded_once() -> None:
+    random = np.random.default_rng(0)
+    halves = [
+        Fraction(2 * int(bits) + 1, 2) * Fraction(2) ** (power - 53)
+        for power in range(14, 23)
+        for bits in random.integers(2**52, 2**53, 200)
+    ]
+    numbers = [
+        int(half * 10**12) + more
+        for half in [*halves, *(Fraction(2) ** power for power in range(14, 23))]
+        for more in (-1, 0, 1)
+    ]
+    assert seconds_of(np.array(numbers)).tolist() == [float(Fraction(number, 10**12)) for number in numbers]

@@ -11,7 +11,7 @@ from simulator.engine.queue import Queue, put_back
 @rule
 def preempt_newest(batch: Batch, queue: Queue, pool: Any, log: Log, clock: Any, swap_slots: int) -> None:
     """Take all memory from the newest request. Its states go to the host if that has room among ``swap_slots``."""
-    row = batch.request[batch.now.count - 1]
+    row = batch.request[batch.order[batch.now.count - 1]]
     states = drop_newest(batch, pool, log, clock)
     put_back(queue, clock, row, states)
     if queue.now.host + states <= swap_slots:

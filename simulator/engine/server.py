@@ -104,7 +104,7 @@ class Server:
             return Layout(time_ps, None, ())
         passed = self._passed(time_ps - self.now_ps - int(clock.extra_ps))
         at = int(clock.iteration) + passed
-        allocations = tuple(self._allocation(k, at) for k in range(batch.now.count))
+        allocations = tuple(self._allocation(seat, at) for seat in self._seats())
         used = int(batch.now.used) + passed * int(batch.now.count)
         return Layout(time_ps, at, allocations, used, int(self.allocator.capacity - batch.now.free))
 
@@ -117,15 +117,20 @@ class Server:
             low, high = (middle, high) if loop.series(first_ps, step_ps, middle) <= left_ps else (low, middle - 1)
         return low
 
-    def _allocation(self, k: int, iteration: int) -> Allocation:
+    def _allocation(self, seat: int, iteration: int) -> Allocation:
         batch = self.batch
         return Allocation(
-            int(self.rows[batch.request[k]]),
-            self._extents(int(batch.seat[k]), int(batch.held[k])),
-            written_tokens=int(batch.offset[k]) + iteration,
-            final_tokens=int(batch.final[k]),
-            overprovision_slots=int(batch.over[k]),
+            int(self.rows[batch.request[seat]]),
+            self._extents(seat, int(batch.held[seat])),
+            written_tokens=int(batch.offset[seat]) + iteration,
+            final_tokens=int(batch.final[seat]),
+            overprovision_slots=int(batch.over[seat]),
         )
+
+    def _seats(self) -> list[int]:
+        """Of those that run, in order of admission."""
+        seats: list[int] = self.batch.order[: self.batch.now.count].tolist()
+        return seats
 
     def _extents(self, seat: int, held: int) -> tuple[Extent, ...]:
         extents = np.zeros((held, 2), np.int64)
@@ -135,7 +140,7 @@ class Server:
     def close(self) -> None:
         """Nothing is served any more: the log and the allocator are brought up to date."""
         self._empty_log()
-        held = [(int(self.batch.request[k]), int(self.batch.seat[k])) for k in range(self.batch.now.count)]
+        held = [(int(self.batch.request[seat]), seat) for seat in self._seats()]
         if self.log is not None:
             for row, seat in held:
                 extents = np.array(self._extents(seat, int(self.allocator.capacity)), np.int64).reshape(-1, 2)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from allocators import pool as ask
 from allocators.seam import answer, rule
-from simulator.engine.batch import NEVER, Batch, extend, join, seat_of_next
+from simulator.engine.batch import NEVER, Batch, extend, find_next, join, seat_of_next
 from simulator.engine.log import Log
 from simulator.engine.preemption import preempt_newest
 from simulator.engine.queue import BATCH, EXTERNAL, NOBODY, PREEMPTED, RESIDUAL, TOKENS, Queue, head_of, take_head
@@ -36,16 +36,14 @@ def _grow(policy: Fcfs, batch: Batch, queue: Queue, pool: Any, log: Log, clock: 
     """Room for one more token, oldest first; without room the newest loses its memory. Was anyone preempted?"""
     if clock.iteration < batch.now.next_grow:
         return False
-    preemptions = queue.now.preemptions
-    next_grow = NEVER
+    preemptions, iteration = queue.now.preemptions, clock.iteration
     k = 0
     while k < batch.now.count:
-        if batch.due[k] <= clock.iteration and not extend(batch, pool, log, clock, k):
-            preempt_newest(batch, queue, pool, log, clock, policy.swap_slots)
-        else:
-            next_grow = min(next_grow, batch.due[k])
+        if batch.due[k] > iteration or extend(batch, pool, log, clock, k):
             k += 1
-    batch.now.next_grow = next_grow
+        else:
+            preempt_newest(batch, queue, pool, log, clock, policy.swap_slots)
+    find_next(batch)
     return queue.now.preemptions > preemptions
 
 
