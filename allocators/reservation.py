@@ -63,6 +63,7 @@ class Reserving:
         self.capacity = self.free_slots = self.most_slots = whole("capacity", capacity)
         self.max_model_len = check_reserve(reserve, max_model_len, self.capacity)
         self.reserve = reserve
+        self._rule, self._limit = RESERVE.index(reserve), self.max_model_len or 0
         self._extents: dict[int, tuple[int, int]] = {}
 
     def _place(self, slots: int) -> tuple[int, int] | None:
@@ -76,7 +77,7 @@ class Reserving:
 
     def asked_slots(self, prompt_tokens: int, output_tokens: int) -> int:
         """Slots asked for a request, before any rounding by the allocator."""
-        return reserved_slots(RESERVE.index(self.reserve), self.max_model_len or 0, prompt_tokens, output_tokens)
+        return reserved_slots(self._rule, self._limit, prompt_tokens, output_tokens)
 
     def fits_empty(self, prompt_tokens: int, output_tokens: int) -> bool:
         return self.asked_slots(prompt_tokens, output_tokens) <= self.most_slots

@@ -10,7 +10,7 @@ from allocators.base import Allocator
 from simulator.decisions import DecisionLog
 from simulator.engine.bins import SUMS
 from simulator.engine.clock import serve
-from simulator.engine.server import Server, fits_empty, pool_of
+from simulator.engine.server import Server, fits_empty
 from simulator.engine.wide import integers
 from simulator.exact import Ints
 from simulator.ledger import integrals_of
@@ -116,7 +116,7 @@ def turned_away(trace: Trace, allocator: Allocator, settings: Settings) -> Reque
             beyond = prompt >= limit
             output = np.where(beyond, output, np.minimum(output, limit - prompt))
         rejected[beyond] = STATUS.index("too_long")
-    fits = fits_empty(pool_of(allocator, np.zeros(0, np.int64), 0), prompt, output)
+    fits = fits_empty(allocator, prompt, output)
     rejected[(rejected < 0) & ~fits] = STATUS.index("never_fits")
     rows = np.flatnonzero(rejected < 0)
     return Requests(rejected, output, rows, trace.arrival_ns[rows], prompt[rows])

@@ -74,13 +74,13 @@ def simulate(
     with progress_bar(total, allocator.spec.partition(":")[0], "req", progress) as bar:
         if bins:
             # The edges of the bins are known when the run is over: it is made twice, and is the same.
-            first, _ = served(_copy(allocator), chosen, requests, edges, on_progress=_shown(bar, total, 0, 2))
-            stop_ps = first.now_ps
+            first, _ = served(_copy(allocator), chosen, requests, edges, on_progress=_shown(bar, 0, 2))
+            stop_ps, done = first.now_ps, int(first.clock.finished)
             duration_ps = max(min(stop_ps, edges[1]) - start_ps, 0)
             count = max(min(bins, duration_ps), 1)
             edges = [min(start_ps, stop_ps) + duration_ps * k // count for k in range(count + 1)]
         log = DecisionLog() if decisions else None
-        shown = _shown(bar, total, 1, 2) if bins else _shown(bar, total, 0, 1)
+        shown = _shown(bar, done, 2) if bins else _shown(bar, 0, 1)
         engine, layouts = served(allocator, chosen, requests, edges, layout_times_ps, log, shown)
     if not engine.batch.now.count and allocator.free_slots != allocator.capacity:
         raise AssertionError(f"{allocator.spec}: nothing runs any more, and {allocator.free_slots} slots are free")
@@ -134,10 +134,10 @@ def _copy(allocator: Allocator) -> Allocator:
         ) from error
 
 
-def _shown(bar: "tqdm[Any]", total: int, made: int, runs: int) -> Callable[[int], object]:
-    """What shows on a bar how many requests have finished, of ``total``, when ``made`` of the ``runs`` are over."""
+def _shown(bar: "tqdm[Any]", before: int, runs: int) -> Callable[[int], object]:
+    """What shows on a bar how many requests have finished; ``before`` in an earlier one of the ``runs`` that are made."""
 
     def show(finished: int) -> None:
-        bar.update((made * total + finished) // runs - bar.n)
+        bar.update((before + finished) // runs - bar.n)
 
     return show

@@ -1,166 +1,193 @@
 """An allocator of a user's own, in plain Python, behind the questions that the loop asks.
 
-A call from compiled code into Python takes about a microsecond. So whatever may change something is one call, which
-also brings back what is free then; and what is known since is not asked again.
+Compiled code calls it through function pointers. Whatever may change something is one call, after which what is free
+lies in an array that both sides see; and what is known since is not asked again. What the allocator raises is kept, and
+raised again once the compiled code has been left.
 """
 
+import ctypes
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import objmode
+import numba.experimental.function_type  # noqa: F401 - without it compiled code takes no such argument
+from numba import types
+from numba.types import WrapperAddressProtocol
 from numpy.typing import NDArray
 
 from allocators import pool as ask
 from allocators.base import Allocator
-from allocators.seam import answer, record
+from allocators.seam import answer
 
-_ALLOCATORS: dict[int, Allocator] = {}
+_FAILED = -1  # instead of a number of slots: it raised something
+_FREE, _LARGEST, _ASKED = range(3)
+
+
+class AllocatorError(Exception):
+    """Raised in compiled code when the allocator raised something: see ``Foreign.error``."""
+
+
+class Callback(WrapperAddressProtocol):  # type: ignore[misc]
+    """A Python function of 64-bit integers, as compiled code can call it. It must not raise."""
+
+    def __init__(self, function: Callable[..., int], arguments: int) -> None:
+        self.function, self.arguments = function, arguments
+        # Not CFUNCTYPE: the loop runs with Python's lock held.
+        self._pointer = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(function)
+
+    def __wrapper_address__(self) -> int:
+        address = ctypes.cast(self._pointer, ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    def signature(self) -> Any:
+        return types.int64(*[types.int64] * self.arguments)
+
+    def __call__(self, *arguments: int) -> int:
+        return self.function(*map(int, arguments))  # as compiled code does
 
 
 class ForeignPool(NamedTuple):
-    """A number that stands for the allocator, which compiled code cannot hold."""
+    """What compiled code sees of the allocator."""
 
-    handle: int
-    now: Any
-    """``free``, ``largest`` slots; ``asked`` by the request that asked last, ``prompt`` and ``output`` of that."""
+    told: NDArray[np.int64]
+    """What is free, the largest free run, and what the request asked for that asked last: slots."""
     row: NDArray[np.int64]
-    """Place in the queue -> row of the trace, which is what the allocator knows a request by."""
+    """Row of the queue -> row of the trace, which is what the allocator knows a request by."""
     request: NDArray[np.int64]
-    """Seat -> the row on it."""
+    """Seat -> the row of the trace."""
+    admit: Callback
+    asked: Callback
+    grow: Callback
+    release: Callback
+    extents: Callback
 
 
-def foreign_pool(allocator: Allocator, rows: NDArray[np.int64], seats: int) -> ForeignPool:
-    """A pool that asks the allocator; until it is forgotten."""
-    handle = next(number for number in range(len(_ALLOCATORS) + 1) if number not in _ALLOCATORS)
-    _ALLOCATORS[handle] = allocator
-    free, largest = _room(allocator)
-    now = record(free=free, largest=largest, asked=0, prompt=0, output=0)
-    return ForeignPool(handle, now, rows, np.zeros(seats, np.int64))
+class Foreign:
+    """Calls an allocator; ``rows``: row of the queue -> row of the trace."""
 
-
-def forget(pool: Any) -> None:
-    """Let go of the allocator, if it is one of a user's own."""
-    if isinstance(pool, ForeignPool):
-        del _ALLOCATORS[pool.handle]
-
-
-# What a block in object mode names is stored with the machine code: a function by its name, but a dictionary with all
-# that is in it. So each block calls a function.
-
-
-def _room(allocator: Allocator) -> tuple[int, int]:
-    return int(allocator.free_slots), int(allocator.largest_free_slots)
-
-
-def _admit(handle: int, row: int, prompt_tokens: int, output_tokens: int, alone: bool) -> tuple[int, int, int, int]:
-    allocator = _ALLOCATORS[handle]
-    asked = allocator.asked_slots(prompt_tokens, output_tokens)
-    return asked, allocator.admit(row, prompt_tokens, output_tokens, alone), *_room(allocator)
-
-
-def _grow(handle: int, row: int) -> tuple[int, int, int]:
-    allocator = _ALLOCATORS[handle]
-    before = allocator.held_slots(row)
-    grown = allocator.grow([row])
-    if grown not in (0, 1):
-        raise RuntimeError(
-            f"{allocator.spec} broke a promise: grow served {grown} of 1 requests; allocators.check_allocator tells more"
+    def __init__(self, allocator: Allocator, rows: NDArray[np.int64], seats: int) -> None:
+        self.allocator = allocator
+        self.error: BaseException | None = None
+        """What it has raised."""
+        self._told = (ctypes.c_int64 * 3)()
+        self._asked_by = (-1, -1)
+        self.pool = ForeignPool(
+            np.frombuffer(self._told, np.int64),
+            rows,
+            np.zeros(seats, np.int64),
+            Callback(self._guarded(self._admit), 4),
+            Callback(self._guarded(self._ask), 2),
+            Callback(self._guarded(self._grow), 1),
+            Callback(self._guarded(self._release), 1),
+            Callback(self._guarded(self._write_extents), 3),
         )
-    return allocator.held_slots(row) - before if grown else 0, *_room(allocator)
+        self._look()
 
+    def _guarded(self, function: Callable[..., int]) -> Callable[..., int]:
+        def call(*arguments: int) -> int:
+            try:
+                return function(*arguments)
+            except BaseException as error:  # Ctrl-C too: nothing passes through compiled code
+                self.error = error
+                return _FAILED
 
-def _release(handle: int, row: int) -> tuple[int, int, int]:
-    allocator = _ALLOCATORS[handle]
-    return allocator.release(row), *_room(allocator)
+        return call
 
+    def _look(self) -> None:
+        self._told[_FREE] = self.allocator.free_slots
+        self._told[_LARGEST] = self.allocator.largest_free_slots
 
-def _asked(handle: int, prompt_tokens: int, output_tokens: int) -> int:
-    return _ALLOCATORS[handle].asked_slots(prompt_tokens, output_tokens)
+    def _broke(self, what: str) -> RuntimeError:
+        return RuntimeError(f"{self.allocator.spec} broke a promise: {what}; allocators.check_allocator tells more")
 
+    def _ask(self, prompt_tokens: int, output_tokens: int) -> int:
+        # Who is refused asks again, and the same.
+        if self._asked_by != (prompt_tokens, output_tokens):
+            self._told[_ASKED] = self.allocator.asked_slots(prompt_tokens, output_tokens)
+            self._asked_by = prompt_tokens, output_tokens
+        return self._told[_ASKED]
 
-def _fits(handle: int, prompt_tokens: int, output_tokens: int) -> bool:
-    return bool(_ALLOCATORS[handle].fits_empty(prompt_tokens, output_tokens))
+    def _admit(self, row: int, prompt_tokens: int, output_tokens: int, alone: int) -> int:
+        self._ask(prompt_tokens, output_tokens)
+        held = self.allocator.admit(row, prompt_tokens, output_tokens, bool(alone))
+        if held < 0:
+            raise self._broke(f"admit gave {held} slots for {prompt_tokens} tokens of request {row}")
+        self._look()
+        return held
 
+    def _grow(self, row: int) -> int:
+        before = self.allocator.held_slots(row)
+        grown = self.allocator.grow([row])
+        if grown not in (0, 1):
+            raise self._broke(f"grow served {grown} of 1 requests")
+        added = self.allocator.held_slots(row) - before if grown else 0
+        if added < grown:
+            raise self._broke(f"grow gave {added} slots to request {row}")
+        self._look()
+        return added
 
-def _held(handle: int, row: int) -> int:
-    return _ALLOCATORS[handle].held_slots(row)
+    def _release(self, row: int) -> int:
+        slots = self.allocator.release(row)
+        self._look()
+        return slots
 
-
-def _write_extents(handle: int, row: int, extents: Any, at: int) -> int:
-    own = _ALLOCATORS[handle].extents(row)
-    extents[at : at + len(own)] = own
-    return len(own)
+    def _write_extents(self, row: int, address: int, room: int) -> int:
+        """Write start and slots of each extent there, where there is room for ``room`` of them."""
+        extents = self.allocator.extents(row)
+        if len(extents) > room:
+            raise self._broke(f"request {row} has {len(extents)} extents, more than the pool has slots")
+        flat = [number for extent in extents for number in extent]
+        (ctypes.c_int64 * len(flat)).from_address(address)[:] = flat
+        return len(extents)
 
 
 @answer(ask.allocate, ForeignPool)
 def _allocate(pool: ForeignPool, seat: int, request: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:
-    handle, row = pool.handle, pool.row[request]
-    with objmode(asked="int64", held="int64", free="int64", largest="int64"):
-        asked, held, free, largest = _admit(handle, int(row), int(prompt_tokens), int(output_tokens), bool(alone))
-    now = pool.now
-    now.asked, now.prompt, now.output, now.free, now.largest = asked, prompt_tokens, output_tokens, free, largest
-    if held:
-        pool.request[seat] = row
+    held = pool.admit(pool.row[request], prompt_tokens, output_tokens, int(alone))
+    if held == _FAILED:
+        raise AllocatorError
+    pool.request[seat] = pool.row[request]
     return held
 
 
 @answer(ask.extend, ForeignPool)
 def _extend(pool: ForeignPool, seat: int) -> int:
-    handle, row = pool.handle, pool.request[seat]
-    with objmode(added="int64", free="int64", largest="int64"):
-        added, free, largest = _grow(handle, int(row))
-    pool.now.free, pool.now.largest = free, largest
+    added = pool.grow(pool.request[seat])
+    if added == _FAILED:
+        raise AllocatorError
     return added
 
 
 @answer(ask.free, ForeignPool)
 def _free(pool: ForeignPool, seat: int) -> int:
-    handle, row = pool.handle, pool.request[seat]
-    with objmode(slots="int64", free="int64", largest="int64"):
-        slots, free, largest = _release(handle, int(row))
-    pool.now.free, pool.now.largest = free, largest
+    slots = pool.release(pool.request[seat])
+    if slots == _FAILED:
+        raise AllocatorError
     return slots
 
 
 @answer(ask.asked_slots, ForeignPool)
 def _asked_slots(pool: ForeignPool, prompt_tokens: int, output_tokens: int) -> int:
-    if pool.now.prompt == prompt_tokens and pool.now.output == output_tokens:
-        return pool.now.asked
-    handle = pool.handle
-    with objmode(asked="int64"):
-        asked = _asked(handle, int(prompt_tokens), int(output_tokens))
+    asked = pool.asked(prompt_tokens, output_tokens)
+    if asked == _FAILED:
+        raise AllocatorError
     return asked
-
-
-@answer(ask.fits_empty, ForeignPool)
-def _fits_empty(pool: ForeignPool, prompt_tokens: int, output_tokens: int) -> bool:
-    handle = pool.handle
-    with objmode(fits="boolean"):
-        fits = _fits(handle, int(prompt_tokens), int(output_tokens))
-    return fits
 
 
 @answer(ask.free_slots, ForeignPool)
 def _free_slots(pool: ForeignPool) -> int:
-    return pool.now.free
+    return pool.told[_FREE]
 
 
 @answer(ask.largest_free_slots, ForeignPool)
 def _largest_free_slots(pool: ForeignPool) -> int:
-    return pool.now.largest
-
-
-@answer(ask.held_slots, ForeignPool)
-def _held_slots(pool: ForeignPool, seat: int) -> int:
-    handle, row = pool.handle, pool.request[seat]
-    with objmode(held="int64"):
-        held = _held(handle, int(row))
-    return held
+    return pool.told[_LARGEST]
 
 
 @answer(ask.copy_extents, ForeignPool)
-def _copy_extents(pool: ForeignPool, seat: int, extents: Any, at: int) -> int:
-    handle, row = pool.handle, pool.request[seat]
-    with objmode(count="int64"):
-        count = _write_extents(handle, int(row), extents, int(at))
+def _copy_extents(pool: ForeignPool, seat: int, extents: NDArray[np.int64], at: int) -> int:
+    count = pool.extents(pool.request[seat], extents.ctypes.data + 16 * at, len(extents) - at)
+    if count == _FAILED:
+        raise AllocatorError
     return count

@@ -1,7 +1,7 @@
 """One server: its queue, batch and pool, and what has come of them. Between two calls nothing moves."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from simulator.engine import loop
 from simulator.engine.batch import NEVER, new_batch
 from simulator.engine.bins import move_to_bin, new_bins
 from simulator.engine.compiled import compiled
-from simulator.engine.foreign import foreign_pool
+from simulator.engine.foreign import AllocatorError, Foreign
 from simulator.engine.log import new_log
 from simulator.engine.queue import AGAIN, new_queue
 from simulator.engine.schedulers.fcfs import Fcfs
@@ -48,7 +48,8 @@ class Server:
         self.allocator, self.rows, self.log = allocator, rows, log
         self._arrival_ns, self._edges_ps = arrival_ns, edges_ps
         seats = min(len(rows), settings.max_batch or len(rows), allocator.capacity) + 1
-        self.pool = pool_of(allocator, rows, seats)
+        self._foreign = None if _is_ours(allocator) else Foreign(allocator, rows, seats)
+        self.pool = self._foreign.pool if self._foreign else allocator.seated(seats)
         self.batch = new_batch(seats, self.pool)
         self.queue = new_queue(np.zeros(len(rows), np.int64), prompt, output, seats)
         self.events = new_log(log is not None, seats, allocator.capacity)
@@ -83,10 +84,14 @@ class Server:
         if self.clock.now >= loop.FARTHEST_PS:
             self._count_from(self.now_ps)
         until, look = (NEVER if time is None else min(time - self.epoch_ps, NEVER) for time in (until_ps, look_ps))
-        why = loop.advance(
-            *(self.policy, self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock),
-            *(min(until, loop.FARTHEST_PS), look, self.allocator.capacity),
-        )
+        try:
+            why = loop.advance(
+                *(self.policy, self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock),
+                *(min(until, loop.FARTHEST_PS), look, self.allocator.capacity),
+            )
+        except AllocatorError:
+            assert self._foreign and self._foreign.error
+            raise self._foreign.error from None
         if why == loop.BROKEN:
             raise self._broken_promise()
         if why == loop.UNBALANCED:
@@ -214,15 +219,16 @@ def _fits_empty(pool: Any, prompt: Ints, output: Ints, fits: NDArray[np.bool_]) 
         fits[row] = ask.fits_empty(pool, prompt[row], output[row])
 
 
-def fits_empty(pool: Any, prompt: Ints, output: Ints) -> NDArray[np.bool_]:
+def fits_empty(allocator: Allocator, prompt: Ints, output: Ints) -> NDArray[np.bool_]:
     """Which of these requests an empty pool can hold."""
+    if not _is_ours(allocator):
+        pairs = zip(prompt.tolist(), output.tolist(), strict=True)
+        return np.array([bool(allocator.fits_empty(*pair)) for pair in pairs], np.bool_)
     fits = np.zeros(len(prompt), np.bool_)
-    _fits_empty(pool, prompt, output, fits)
+    _fits_empty(allocator.pool, prompt, output, fits)
     return fits
 
 
-def pool_of(allocator: Allocator, rows: Ints, seats: int) -> Any:
-    """What the loop asks: the allocator's own pool; a stand-in for one of a user's own, or a class derived from ours."""
-    if isinstance(allocator, Pooled) and type(allocator).__module__.startswith("allocators."):
-        return allocator.seated(seats)
-    return foreign_pool(allocator, rows, seats)
+def _is_ours(allocator: Allocator) -> TypeGuard[Pooled]:
+    """Whether the loop may ask the pool itself; a class derived from one of ours may do something else."""
+    return isinstance(allocator, Pooled) and type(allocator).__module__.startswith("allocators.")
