@@ -27,6 +27,7 @@ from allocators.pooled import Pooled, longer
 from allocators.seam import answer, record, rule
 
 _MOST_DIGITS = 100  # of a watermark
+_MOST_BLOCKS = np.iinfo(np.int32).max
 
 
 class PagedPool(NamedTuple):
@@ -152,6 +153,8 @@ class Paged(Pooled):
         self.watermark = _fraction(watermark)
         numerator, denominator = self.watermark.as_integer_ratio()
         blocks, tail = divmod(self.capacity, self.block_size)
+        if blocks > _MOST_BLOCKS:
+            raise InputError(f"capacity(={capacity}) must be at most {_MOST_BLOCKS:,} blocks of block_size(={block_size})")
         self.watermark_blocks = numerator * blocks // denominator
         self.pool = PagedPool(
             record(free_blocks=blocks, head=0),

@@ -74,7 +74,8 @@ def simulate(
     with progress_bar(total, allocator.spec.partition(":")[0], "req", progress) as bar:
         if bins:
             # The edges of the bins are known when the run is over: it is made twice, and is the same.
-            first, _ = served(_copy(allocator), chosen, requests, edges, on_progress=_shown(bar, 0, 2))
+            made = make_allocator(label, allocator.capacity, chosen.max_model_len) if label else _copy(allocator)
+            first, _ = served(made, chosen, requests, edges, on_progress=_shown(bar, 0, 2))
             stop_ps, done = first.now_ps, int(first.clock.finished)
             duration_ps = max(min(stop_ps, edges[1]) - start_ps, 0)
             count = max(min(bins, duration_ps), 1)
@@ -82,6 +83,11 @@ def simulate(
         log = DecisionLog() if decisions else None
         shown = _shown(bar, done, 2) if bins else _shown(bar, 0, 1)
         engine, layouts = served(allocator, chosen, requests, edges, layout_times_ps, log, shown)
+    if bins and engine.now_ps != stop_ps:
+        raise RuntimeError(
+            f"{allocator.spec} broke a promise: the same run ended after {stop_ps:,} ps, and after {engine.now_ps:,} ps; "
+            "the same calls must give the same answers: allocators.check_allocator tells more"
+        )
     if not engine.batch.now.count and allocator.free_slots != allocator.capacity:
         raise AssertionError(f"{allocator.spec}: nothing runs any more, and {allocator.free_slots} slots are free")
     run = run_of(trace, allocator, chosen, requests, engine, layouts, log, edges if bins else None)
