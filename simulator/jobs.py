@@ -56,7 +56,7 @@ class Job:
 
         The code of a user's own allocator is not in it.
         """
-        settings = {name: value for name, value in self.settings.to_dict().items() if name != "cost_of"}
+        settings = {name: value for name, value in self.settings.to_saved().items() if name != "cost_of"}
         known = [self.version, self.source.identity, self.spec, self.capacity, settings]
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -113,6 +113,8 @@ def planned(
         server_of({"capacity": slots, **hardware, **dict(zip(known, chosen, strict=True))}, spelled=spelled)
         for slots, chosen in product(capacities, product(*choices))
     ]
+    for server in servers:
+        server.settings.check_scheduler(importable=True)
     made = [_allocator(spec, servers) for spec in specs]
 
     with scratch_folder() as folder:

@@ -46,7 +46,7 @@ def save_run(run: Run, folder: Path) -> None:
         "trace": asdict(run.trace),
         "allocator": run.allocator,
         "capacity": run.capacity,
-        "settings": run.settings.to_dict(),
+        "settings": run.settings.to_saved(),
         "duration_ps": run.duration_ps,
         "integrals": dict(run.integrals),
         "counts": dict(run.counts),
@@ -98,7 +98,8 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes]) -> Run:
             raise InputError(f"{HEAD}: sha256 lacks {name!r}")
     for name, allowed in (("integrals", INTEGRALS), ("counts", COUNTS), ("trace", ("name", "requests", "sha256"))):
         check_keys(f"{HEAD}: {name}", head[name], allowed)
-    check_keys(f"{HEAD}: settings", head["settings"], Settings().to_dict())
+    allowed = {**Settings().to_saved(), **{"scheduler": ""}} if "scheduler" in head["settings"] else Settings().to_saved()
+    check_keys(f"{HEAD}: settings", head["settings"], allowed)
     check_text("cost", head["settings"]["cost"])
     run = Run(
         trace=Source(**head["trace"]),

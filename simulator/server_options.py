@@ -14,6 +14,7 @@ from simulator.options import number, whole_number
 from simulator.server.combinations import Pool
 from simulator.server.hardware import Server, server_of
 from simulator.server.pool import DEFAULT_UTILIZATION, KV_CACHE_DTYPES
+from simulator.settings import FCFS
 
 MAX_BATCH, MAX_BATCH_TOKENS = ("--max-batch", "--max-num-seqs"), ("--max-batch-tokens", "--max-num-batched-tokens")
 """The names of two options, ours and vLLM's."""
@@ -129,6 +130,13 @@ class ServerOptions(OptionGroup):
         "recompute"
     )
     swap_slots: Annotated[int | None, whole_number("N", "Room on the host, in slots, for swap.")] = None
+    scheduler: Annotated[
+        str,
+        typer.Option(
+            metavar="fcfs|package.module:function",
+            help="Who is admitted when: first come, first served, or your own, whose code is run.",
+        ),
+    ] = FCFS
     cost: Annotated[
         str | None,
         typer.Option(
@@ -152,6 +160,7 @@ class ServerOptions(OptionGroup):
             "too_long": self.too_long,
             "preemption": self.preemption,
             "swap_slots": self.swap_slots or 0,
+            "scheduler": self.scheduler,
             "cost": self.cost,
             "window_s": self.window,
         }

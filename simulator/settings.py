@@ -1,6 +1,6 @@
 """The server that is simulated: how it batches, what an iteration costs, what part of the run is measured."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypedDict
@@ -10,6 +10,7 @@ from simulator.cost import StepCost
 
 TOO_LONG = ("reject", "truncate")
 PREEMPTION = ("recompute", "swap")
+FCFS = "fcfs"
 
 MOST_SLOTS = 10**9
 """The largest pool: more than any machine has, and little enough for the ledger's 64-bit numbers."""
@@ -28,6 +29,7 @@ class SettingsFields(TypedDict, total=False):
     too_long: str
     preemption: str
     swap_slots: int
+    scheduler: str | Callable[..., int]
     window_s: tuple[float | str, float | str] | None
 
 
@@ -49,6 +51,9 @@ class Settings:
     """How a preempted request comes back: ``recompute`` its token states, or ``swap`` them to the host and back."""
     swap_slots: int = 0
     """Room on the host for swapped token states, in slots; when it is full, preemption recomputes."""
+    scheduler: str | Callable[..., int] = FCFS
+    """Who grows, is preempted and is admitted: a name of ``engine.schedulers.SCHEDULERS``; or one of a user's own, a
+    function or its path, ``package.module:function``."""
     window_s: tuple[float | str, float | str] | None = None
     """START and END in seconds (kept as floats): the run stops after the iteration that reaches END, shares are those
     in between."""
@@ -63,6 +68,10 @@ class Settings:
         object.__setattr__(self, "swap_slots", whole("swap_slots", self.swap_slots, at_least=0))
         one_of("too_long", self.too_long, TOO_LONG)
         one_of("preemption", self.preemption, PREEMPTION)
+        if self.scheduler != FCFS:
+            from simulator.engine.schedulers.named import check_name
+
+            check_name(self.scheduler)
         if self.too_long == "truncate" and self.max_model_len is None:
             raise InputError("max_model_len(=None) must be given with too_long=truncate")
         if self.window_s is not None:
@@ -72,6 +81,24 @@ class Settings:
     def window_ps(self) -> tuple[int, int] | None:
         """The window in whole picoseconds, halves to even."""
         return None if self.window_s is None else (to_ps(self.window_s[0]), to_ps(self.window_s[1]))
+
+    def check_scheduler(self, importable: bool = False) -> None:
+        """Raise InputError unless the scheduler is there, and other processes find it if it must be ``importable``."""
+        if self.scheduler != FCFS:
+            from simulator.engine.schedulers.named import check_importable, scheduler_of
+
+            scheduler_of(self.scheduler)  # the module of a user's own is imported
+            if importable:
+                check_importable(self.scheduler)
+
+    @property
+    def scheduler_name(self) -> str:
+        """What it is called, in text."""
+        if isinstance(self.scheduler, str):
+            return self.scheduler
+        from simulator.engine.schedulers.named import name_of
+
+        return name_of(self.scheduler)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON holds them; the cost as text with units, and what it stands for."""
@@ -84,12 +111,18 @@ class Settings:
             "too_long": self.too_long,
             "preemption": self.preemption,
             "swap_slots": self.swap_slots,
+            "scheduler": self.scheduler_name,
             "window_s": None if self.window_s is None else list(self.window_s),
         }
 
+    def to_saved(self) -> dict[str, Any]:
+        """The same without a scheduler that is the default: as versions wrote it, and named runs, that had no other."""
+        values = self.to_dict()
+        return {name: value for name, value in values.items() if (name, value) != ("scheduler", FCFS)}
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Settings":
-        """The settings that :meth:`to_dict` wrote; earlier versions did not write what the cost stands for."""
+        """The settings that :meth:`to_dict` or :meth:`to_saved` wrote; earlier versions did not say what the cost stands for."""
         window = values["window_s"]
         cost = StepCost.parse(values["cost"]).with_of(str(values.get("cost_of", "not written down")))
         rest = {name: value for name, value in values.items() if name not in ("cost", "cost_of", "window_s")}

@@ -7,8 +7,18 @@ from simulator.engine.batch import NEVER, Batch, finish
 from simulator.engine.bins import Bins, add_growth, add_preemptions, add_time, move_to_bin, next_edge
 from simulator.engine.compiled import compiled
 from simulator.engine.log import Log, is_full
-from simulator.engine.queue import EXTERNAL, NOBODY, PREEMPTED, RESIDUAL, TOKENS, Queue, next_arrival, tell_waits
-from simulator.engine.schedulers.seam import schedule
+from simulator.engine.queue import (
+    EXTERNAL,
+    NOBODY,
+    PREEMPTED,
+    RESIDUAL,
+    TOKENS,
+    Queue,
+    first_arrival,
+    next_arrival,
+    tell_waits,
+)
+from simulator.engine.schedulers.seam import ONE, UNTIL_ARRIVAL, schedule
 
 SERVED, REACHED, LOOK, FULL, PAUSE, BROKEN, UNBALANCED = range(7)
 """Why the loop returns: all are served; the time asked for is reached; somebody wants to look into the planned
@@ -32,13 +42,14 @@ class Cost(NamedTuple):
 
 def new_clock() -> Any:
     """``now`` in picoseconds and ``iteration``, of the next one; what is decided for it, and how many run alike:
-    ``prefilled``, ``swapped`` tokens, ``why`` the ``head`` of the queue was stopped, ``count`` iterations, the first of
-    ``first_ps`` + ``extra_ps``, ``length_ps`` in all; ``planned``, until they have run. ``finished`` requests;
-    ``broken``: 1 + the slots that an allocator gave for a request that needs more. ``refused``: the row that was refused
-    last, ``asked`` slots, after ``refused_at`` releases."""
+    ``prefilled``, ``swapped`` tokens, ``joining``: new tokens of those admitted, less one each; ``why`` the ``head`` of
+    the queue was stopped; ``alike``, see ``schedulers/seam.py``; ``count`` iterations, the first of ``first_ps`` +
+    ``extra_ps``, ``length_ps`` in all; ``planned``, until they have run. ``finished`` requests; ``broken``: 1 + the slots
+    that an allocator gave for a request that needs more, or below 0 a fault of the scheduler. ``refused``: the row that
+    was refused last, ``asked`` slots, after ``refused_at`` releases."""
     return record(
-        now=0, iteration=0, prefilled=0, swapped=0, why=0, head=-1, count=0, first_ps=0, extra_ps=0, length_ps=0,
-        planned=0, finished=0, broken=0, refused=-1, refused_at=0, asked=0,
+        now=0, iteration=0, prefilled=0, swapped=0, joining=0, why=0, head=-1, alike=0, count=0, first_ps=0,
+        extra_ps=0, length_ps=0, planned=0, finished=0, broken=0, refused=-1, refused_at=0, asked=0,
     )  # fmt: skip
 
 
@@ -63,10 +74,10 @@ def advance(
                 return REACHED
             if is_full(log):
                 return FULL
-            if batch.now.count == 0 and queue.now.back == 0 and next_arrival(queue) > clock.now:
-                if queue.now.next == len(queue.arrival):
+            if batch.now.count == 0 and first_arrival(queue) > clock.now:
+                if queue.now.first == len(queue.line):
                     return SERVED
-                target = min(next_arrival(queue), until)
+                target = min(first_arrival(queue), until)
                 if look < target:
                     return LOOK
                 _pass_gap(batch, bins, clock, target)
@@ -98,11 +109,11 @@ def _plan(
     policy: Any, batch: Batch, queue: Queue, pool: Any, log: Log, cost: Cost, bins: Bins, clock: Any, until: int
 ) -> None:
     """Grow and admit; then how many iterations run alike, and how long they take."""
-    clock.prefilled = clock.swapped = 0
-    clock.head = -1
+    clock.prefilled = clock.swapped = clock.joining = 0
+    clock.head, clock.alike = -1, ONE
     batch.now.used += batch.now.count
     preemptions = queue.now.preemptions
-    clock.why = schedule(policy, batch, queue, pool, log, clock)
+    clock.why = schedule(policy)
     add_preemptions(bins, clock.now, queue.now.preemptions - preemptions)
     running = batch.now.count
     clock.first_ps = cost.base + cost.sequence * running + cost.kv_token * batch.now.used
@@ -117,8 +128,8 @@ def _plan(
 def _alike(batch: Batch, queue: Queue, bins: Bins, clock: Any, step_ps: int, until: int) -> int:
     """How many iterations run alike: up to an end, a grow, an arrival that matters, ``until`` or an edge of a bin."""
     admitted = clock.prefilled + clock.swapped > 0
-    if clock.why == PREEMPTED or (clock.why == TOKENS and admitted):
-        return 1  # the next one has new tokens for who waits
+    if clock.alike == ONE or clock.why == PREEMPTED or (clock.why == TOKENS and admitted):
+        return 1  # the scheduler wants to be asked, or the next one has new tokens for who waits
     count = min(batch.now.next_end + 1, batch.now.next_grow) - clock.iteration
     first_ps, start = clock.first_ps, clock.now + clock.extra_ps
     # count x their time must fit 62 bits, and so must all on the way to it.
@@ -126,7 +137,8 @@ def _alike(batch: Batch, queue: Queue, bins: Bins, clock: Any, step_ps: int, unt
         count //= 2
     if count <= 1:
         return 1
-    until = min(until, next_arrival(queue)) if clock.why == NOBODY else until
+    if clock.why == NOBODY or clock.alike == UNTIL_ARRIVAL:
+        until = min(until, next_arrival(queue, clock))
     if until - start <= series(first_ps, step_ps, count):
         count = _reaching(until - start, first_ps, step_ps, count)
     edge = next_edge(bins, NEVER)

@@ -1,4 +1,11 @@
-"""Who waits: those that were preempted, the newest first, then the trace in order of arrival. And why they waited."""
+"""Who waits, in which order, and why they waited.
+
+All that have yet to run stand in one line: those that were preempted, the newest first, then the trace in order of
+arrival. A scheduler may take anyone out of it who has arrived; the others keep their order.
+
+    line   | running or done |  preempted  |  arrived, never admitted  |  not arrived yet  |
+                             first                                     arrived
+"""
 
 from typing import Any, NamedTuple
 
@@ -24,16 +31,16 @@ class Queue(NamedTuple):
     """By row: one per request, in order of (arrival, row); those that are rejected on arrival are not in it."""
 
     now: Any
-    """``next``, the first row that has never been admitted; ``back``, how many wait to come back; ``host``, slots on the
-    host; ``preemptions``."""
+    """``first`` place of the line; ``arrived``, a place up to which all have arrived, see :func:`waiting`; ``back``, how
+    many at the head of the line wait to come back; ``host``, slots on the host; ``preemptions``."""
+    line: NDArray[np.int32]
+    """Rows in order, from place ``now.first`` on: who waits, and behind them who has yet to arrive."""
     arrival: Ints
     """Picoseconds; NEVER, or later, where it is beyond what the clock can say yet."""
     prompt: Ints
     """Tokens to prefill: the prompt; of one that was preempted, all it had, and the token it produced last."""
     output: Ints
     """Tokens to produce from then on."""
-    back: Ints
-    """A stack of the rows that were preempted, the newest on top."""
     host: Ints
     """Token states on the host."""
     since: Ints
@@ -46,39 +53,68 @@ class Queue(NamedTuple):
     """Picoseconds by row and cause."""
 
 
-def new_queue(arrival: Ints, prompt: Ints, output: Ints, seats: int) -> Queue:
-    """A queue of these rows, of which at most ``seats`` can run at once."""
+def new_queue(arrival: Ints, prompt: Ints, output: Ints) -> Queue:
+    """A queue of these rows, none of which runs."""
     rows = len(arrival)
-    now = record(next=0, back=0, host=0, preemptions=0)
+    now = record(first=0, arrived=0, back=0, host=0, preemptions=0)
     host, since = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     admitted, finished = np.full(rows, -1), np.full(rows, -1)
-    back, preemptions, waits = np.zeros(seats, np.int64), np.zeros(rows, np.int32), np.zeros((rows, 6), np.int64)
-    return Queue(now, arrival, prompt, output, back, host, since, admitted, finished, preemptions, waits)
+    preemptions, waits = np.zeros(rows, np.int32), np.zeros((rows, 6), np.int64)
+    line = np.arange(rows, dtype=np.int32)
+    return Queue(now, line, arrival, prompt, output, host, since, admitted, finished, preemptions, waits)
+
+
+@rule
+def first_arrival(queue: Queue) -> int:
+    """When the first of the line arrives, or arrived; NEVER: all have been admitted, and none came back."""
+    return queue.arrival[queue.line[queue.now.first]] if queue.now.first < len(queue.line) else NEVER
 
 
 @rule
 def head_of(queue: Queue, clock: Any) -> int:
     """The row at the head of the queue; -1: nobody waits."""
-    if queue.now.back:
-        return queue.back[queue.now.back - 1]
-    return queue.now.next if next_arrival(queue) <= clock.now else -1
+    return queue.line[queue.now.first] if first_arrival(queue) <= clock.now else -1
 
 
 @rule
-def next_arrival(queue: Queue) -> int:
-    """When the first row that has never been admitted arrives, or arrived; NEVER: there is none."""
-    return queue.arrival[queue.now.next] if queue.now.next < len(queue.arrival) else NEVER
+def arrived_place(queue: Queue, clock: Any) -> int:
+    """The place in the line of the first that has yet to arrive; beyond the last, if all have."""
+    place = max(queue.now.arrived, queue.now.first)
+    while place < len(queue.line) and queue.arrival[queue.line[place]] <= clock.now:
+        place += 1
+    queue.now.arrived = place
+    return place
 
 
 @rule
-def take_head(queue: Queue, clock: Any) -> int:
-    """The head leaves the queue and runs. Returns the token states that it brings from the host."""
-    if queue.now.back == 0:
-        queue.admitted[queue.now.next] = clock.now
-        queue.now.next += 1
+def next_arrival(queue: Queue, clock: Any) -> int:
+    """When the next one arrives, whoever waits; NEVER: all have."""
+    place = arrived_place(queue, clock)
+    return queue.arrival[queue.line[place]] if place < len(queue.line) else NEVER
+
+
+@rule
+def place_of(queue: Queue, clock: Any, row: int) -> int:
+    """Where in the line a row waits; -1: it does not."""
+    line, place = queue.line, queue.now.first
+    if not 0 <= row < len(line) or queue.arrival[row] > clock.now:
+        return -1
+    while place < len(line) and line[place] != row:
+        place += 1
+    return place if place < len(line) else -1
+
+
+@rule
+def take(queue: Queue, clock: Any, place: int) -> int:
+    """Who waits at this place leaves the queue and runs. Returns the token states that it brings from the host."""
+    line, row = queue.line, queue.line[place]
+    for after in range(place, queue.now.first, -1):
+        line[after] = line[after - 1]
+    queue.now.first += 1
+    if queue.preemptions[row] == 0:
+        queue.admitted[row] = clock.now
         return 0
     queue.now.back -= 1
-    row = queue.back[queue.now.back]
     queue.waits[row, AGAIN] += clock.now - queue.since[row]
     states = queue.host[row]
     queue.host[row] = 0
@@ -94,18 +130,25 @@ def put_back(queue: Queue, clock: Any, row: int, states: int) -> None:
     queue.output[row] -= produced
     queue.since[row] = clock.now
     queue.preemptions[row] += 1
-    queue.back[queue.now.back] = row
+    queue.now.first -= 1  # whoever comes back has left the line before
+    queue.line[queue.now.first] = row
     queue.now.back += 1
     queue.now.preemptions += 1
+
+
+def returning(queue: Queue) -> NDArray[np.int32]:
+    """The rows that were preempted and wait to come back, the newest first."""
+    return queue.line[queue.now.first : queue.now.first + queue.now.back]
 
 
 @rule
 def tell_waits(queue: Queue, clock: Any, why: int, head: int, end: int) -> None:
     """Why the head waits from now to ``end``; and who comes meanwhile, if nobody waits: each for the iteration's end."""
     if why == NOBODY:
-        row = queue.now.next
-        while row < len(queue.arrival) and queue.arrival[row] < end:
+        place = queue.now.first
+        while place < len(queue.line) and queue.arrival[queue.line[place]] < end:
+            row = queue.line[place]
             queue.waits[row, ITERATION] = end - queue.arrival[row]
-            row += 1
-    elif why != PREEMPTED and queue.now.back == 0:
+            place += 1
+    elif why != PREEMPTED and queue.preemptions[head] == 0:
         queue.waits[head, why - 1] += end - clock.now

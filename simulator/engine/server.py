@@ -1,5 +1,6 @@
 """One server: its queue, batch and pool, and what has come of them. Between two calls nothing moves."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
@@ -16,8 +17,11 @@ from simulator.engine.bins import move_to_bin, new_bins
 from simulator.engine.compiled import compiled
 from simulator.engine.foreign import AllocatorError, Foreign
 from simulator.engine.log import new_log
-from simulator.engine.queue import AGAIN, new_queue
-from simulator.engine.schedulers.fcfs import Fcfs
+from simulator.engine.queue import AGAIN, new_queue, returning
+from simulator.engine.schedulers import Scheduler, State
+from simulator.engine.schedulers.named import scheduler_of
+from simulator.engine.schedulers.own import forget, own_policy
+from simulator.engine.schedulers.seam import Limits
 from simulator.run import Allocation, Layout
 from simulator.settings import Settings
 
@@ -51,24 +55,34 @@ class Server:
         self._foreign = None if _is_ours(allocator) else Foreign(allocator, rows, seats)
         self.pool = self._foreign.pool if self._foreign else allocator.seated(seats)
         self.batch = new_batch(seats, self.pool)
-        self.queue = new_queue(np.zeros(len(rows), np.int64), prompt, output, seats)
+        self.queue = new_queue(np.zeros(len(rows), np.int64), prompt, output)
         self.events = new_log(log is not None, seats, allocator.capacity)
         self.clock, self.bins = loop.new_clock(), new_bins(np.zeros(len(edges_ps), np.int64))
         cost = settings.cost
         self.cost = loop.Cost(cost.base, cost.prefill_token, cost.sequence, cost.kv_token, cost.swapped_token)
-        self.policy = Fcfs(
+        limits = Limits(
             settings.max_batch or NEVER,
             settings.max_batch_tokens or NEVER,
             settings.swap_slots if settings.preemption == "swap" else -1,
             allocator.contiguous,
             int(allocator.tail_slots),
         )
+        state = limits, self.batch, self.queue, self.pool, self.events, self.clock
+        self.policy = self._policy(scheduler_of(settings.scheduler), state)
         self.epoch_ps = 0
         """What the loop's clock counts from."""
         self._earlier: list[tuple[int, list[tuple[Ints, Ints]]]] = []
         self._waits: Exact | None = None
         self._count_from(0)
         move_to_bin(self.bins, 0)
+
+    def _policy(self, scheduler: type[State] | Scheduler, state: tuple[Any, ...]) -> Any:
+        """What the loop asks: the state of a scheduler of the project, or a stand-in for a user's own."""
+        if isinstance(scheduler, type):
+            return scheduler(*state)
+        policy = own_policy(scheduler, State(*state))
+        weakref.finalize(self, forget, policy)
+        return policy
 
     @property
     def now_ps(self) -> int:
@@ -150,7 +164,7 @@ class Server:
             for row, seat in held:
                 extents = np.array(self._extents(seat, int(self.allocator.capacity)), np.int64).reshape(-1, 2)
                 self.log.still_held(int(self.rows[row]), extents)
-        waiting = self.queue.back[: self.queue.now.back]
+        waiting = returning(self.queue)
         self.queue.waits[waiting, AGAIN] += self.clock.now - self.queue.since[waiting]
         if isinstance(self.allocator, Pooled):
             self.allocator.seats = {int(self.rows[row]): seat for row, seat in held}
@@ -177,7 +191,7 @@ class Server:
         queue, epoch_ps = self.queue, epoch_ps - epoch_ps % 1000
         shift = epoch_ps - self.epoch_ps
         if shift:
-            waiting = queue.back[: queue.now.back]
+            waiting = returning(queue)
             queue.waits[waiting, AGAIN] += self.clock.now - queue.since[waiting]
             queue.since[waiting] = self.clock.now - shift
             self._waits = self.waits_ps.astype(object)

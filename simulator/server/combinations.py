@@ -6,6 +6,7 @@ from typing import Any, Literal
 from allocators.base import InputError
 from simulator.cost import StepCost
 from simulator.server.models import Model
+from simulator.settings import FCFS
 
 Pool = Literal["needed", "optional", "sought"]
 """Whether a pool must be given, may be given, or is what is asked for."""
@@ -14,7 +15,7 @@ OF_AN_ESTIMATE = ("gpu_memory_utilization", "activation_memory")
 """What is used only where the pool follows from a model and a GPU."""
 
 _OF_A_MODEL = ("memory", "gpu", "tensor_parallel_size", "kv_cache_dtype", *OF_AN_ESTIMATE)
-_OF_A_REPLAY = ("cost", "max_batch", "max_batch_tokens", "preemption", "swap_slots", "window_s", "model")
+_OF_A_REPLAY = ("cost", "max_batch", "max_batch_tokens", "preemption", "swap_slots", "scheduler", "window_s", "model")
 
 Spelled = Callable[[str], str]
 """How a keyword is written where it was given: as it is, or as an option of the command line."""
@@ -62,7 +63,7 @@ def _check_one_size(sized: Sequence[str], pool: Pool, held: int | None, spelled:
 
 def check_replay(known: Mapping[str, Any], spelled: Spelled) -> None:
     """Raise InputError for what only a replay uses, when there is no pool to replay in."""
-    unused = {None, "recompute", 0}
+    unused = {None, "recompute", 0, FCFS}
     for name in _OF_A_REPLAY:
         value = known.get(name)
         if isinstance(value, StepCost | Model | tuple) or value not in unused:

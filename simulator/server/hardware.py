@@ -18,7 +18,7 @@ from simulator.server.combinations import OF_AN_ESTIMATE, Pool, check_needs, che
 from simulator.server.gpus import Gpu, load_gpu
 from simulator.server.models import Model, load_model
 from simulator.server.pool import PoolEstimate, check_fits, estimate_pool
-from simulator.settings import MOST_SLOTS, Settings, SettingsFields
+from simulator.settings import FCFS, MOST_SLOTS, Settings, SettingsFields
 
 ASSUMED_GPU = "H100"
 """Whose peak rates a model's cost is taken from when neither a GPU nor a cost is named."""
@@ -74,7 +74,12 @@ class Server:
 
     def lines(self) -> list[str]:
         """What a table's header says of the server: how the pool follows, and what the cost stands for."""
-        return [*self.pool_lines(), cost_line(self.settings.cost)]
+        scheduler = self.settings.scheduler_name
+        return [
+            *self.pool_lines(),
+            cost_line(self.settings.cost),
+            *([] if scheduler == FCFS else [f"scheduler: {scheduler}"]),
+        ]
 
     def pool_lines(self) -> list[str]:
         """How the pool follows, or its bytes where a model says how many a slot has."""
@@ -122,6 +127,7 @@ def server_of(
     ways = _ways(known, spelled)
     own = {name: value for name, value in known.items() if name in SettingsFields.__annotations__ and name != "cost"}
     limits = Settings(**own)
+    limits.check_scheduler()
     estimate, slots, tight = None, held, list[str]()
     if known.get("capacity") is not None or known.get("memory") is not None:
         slots = _slots(known, model, ways, spelled)
