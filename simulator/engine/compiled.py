@@ -8,13 +8,14 @@ it: numba itself looks at the file of the loop only, and would not see that an a
 import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
 import platformdirs
-from numba import njit
+from numba.core import event
 from numba.extending import overload
 
 from allocators import seam
@@ -24,14 +25,18 @@ _SOURCES = ("allocators/*.py", "simulator/engine/**/*.py")
 _KEPT = 4  # folders of other versions
 
 # Reference counts would be most of the time: a pool or a batch is a tuple of arrays, handed on in every call. Nothing
-# in the loop makes or keeps an array, so none is needed (numba's switch for it has no public name).
-_OPTIONS = {"_nrt": False, "forceinline": True}
+# in the loop makes or keeps an array, so none is needed (numba's switch for it has no public name, and no type).
+_NO_COUNTS: Any = {"_nrt": False}
+_INLINED: Any = {**_NO_COUNTS, "forceinline": True}
+
+_COMPILED: dict[Any, str] = {}
+"""What has been made by :func:`compiled`: whether it is kept."""
 
 
 def _register(function: Callable[..., Any]) -> None:
     """Let compiled code call a rule."""
 
-    @overload(function, strict=False, jit_options=_OPTIONS)
+    @overload(function, strict=False, jit_options=_INLINED)
     def choose(*arguments: Any) -> Callable[..., Any]:  # noqa: ARG001
         return function
 
@@ -39,7 +44,7 @@ def _register(function: Callable[..., Any]) -> None:
 def _register_question(asked: Callable[..., Any]) -> None:
     """Let compiled code ask a question: the type of the first argument has the answer."""
 
-    @overload(asked, strict=False, jit_options=_OPTIONS)
+    @overload(asked, strict=False, jit_options=_INLINED)
     def choose(state: Any, *arguments: Any) -> Callable[..., Any] | None:  # noqa: ARG001
         return seam.ANSWERS.get((asked, getattr(state, "instance_class", object)))
 
@@ -50,22 +55,66 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         _register(_RULES.pop())
     while _QUESTIONS:
         _register_question(_QUESTIONS.pop())
-    before = numba.config.CACHE_DIR
+    made: Callable[..., Any]
+    config: Any = numba.config
+    before = config.CACHE_DIR
     try:
-        numba.config.CACHE_DIR = str(cache_folder())
-        return njit(cache=True, _nrt=False)(function)
-    except (RuntimeError, OSError):  # no folder can be written
-        return njit(_nrt=False)(function)
+        config.CACHE_DIR = str(cache_folder())
+        made = numba.njit(cache=True, **_NO_COUNTS)(function)
+        _forgive(made)
+        _COMPILED[made] = f"once, it is kept in {_above()}"
+    except (RuntimeError, OSError):
+        made = numba.njit(**_NO_COUNTS)(function)
+        _COMPILED[made] = f"each time anew, as {_above()} cannot be written"
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before
+    return made
+
+
+def _forgive(made: Any) -> None:
+    """Compile again what is damaged on disk; numba would fail, in every run from then on."""
+    cache = getattr(made, "_cache", None)  # there is none under NUMBA_DISABLE_JIT
+    if cache is None:
+        return
+    load = cache.load_overload
+
+    def load_or_none(signature: Any, context: Any) -> Any:
+        try:
+            return load(signature, context)
+        except Exception:
+            cache.flush()
+            return None
+
+    cache.load_overload = load_or_none
+
+
+class _Tell(event.Listener):  # type: ignore[misc]
+    """Says on standard error what is compiled, once for each kind of pool: it takes some seconds."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def on_start(self, event: Any) -> None:
+        kept = _COMPILED.get(event.data["dispatcher"])
+        kinds = [getattr(argument, "instance_class", object).__name__ for argument in event.data["args"]]
+        pool = next((kind.removesuffix("Pool").lower() for kind in kinds if kind.endswith("Pool")), None)
+        if kept and pool and pool not in self._told:
+            self._told.add(pool)
+            print(f"kvfrag: compiling the simulation loop for {pool} ({kept})", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing more to say."""
+
+
+event.register("numba:compile", _Tell())
 
 
 def cache_folder() -> Path:
-    """Where the machine code of this version of the sources is kept."""
+    """Where the machine code of this version of the sources is kept; it is made. Raises OSError if it cannot be."""
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sorted(path for pattern in _SOURCES for path in _ROOT.glob(pattern)):
         digest.update(path.name.encode() + path.read_bytes())
-    above = Path(os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_path("kvfrag") / "compiled")
+    above = _above()
     folder = above / f"kvfrag-{digest.hexdigest()[:16]}"
     if not folder.is_dir():
         others = sorted(above.glob("kvfrag-*"), key=lambda path: path.stat().st_mtime)
@@ -73,6 +122,10 @@ def cache_folder() -> Path:
             shutil.rmtree(old, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _above() -> Path:
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_path("kvfrag") / "compiled")
 
 
 _RULES, _QUESTIONS = seam.RULES, seam.QUESTIONS
