@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from allocators import pool as ask
 from allocators.base import Allocator, Extent
 from allocators.pooled import Pooled
-from simulator.decisions import DecisionLog
 from simulator.engine import loop
 from simulator.engine.batch import NEVER, new_batch
 from simulator.engine.bins import move_to_bin, new_bins
@@ -18,8 +17,9 @@ from simulator.engine.foreign import foreign_pool
 from simulator.engine.log import new_log
 from simulator.engine.queue import AGAIN, new_queue
 from simulator.engine.schedulers.fcfs import Fcfs
-from simulator.run import Allocation, Layout
-from simulator.settings import Settings
+from simulator.results.decisions import DecisionLog
+from simulator.results.run import Allocation, Layout
+from simulator.server.settings import Settings
 
 Ints = NDArray[np.int64]
 Exact = NDArray[Any]

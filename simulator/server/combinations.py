@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from allocators.base import InputError
-from simulator.cost import StepCost
+from simulator.server.cost import StepCost
 from simulator.server.models import Model
 
 Pool = Literal["needed", "optional", "sought"]
