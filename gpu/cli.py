@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allocators.base import InputError, one_of, whole
-from simulator.options import whole_number
-from simulator.printing import console, table
-from simulator.report import check_outputs, write_json
+from simulator.cli.options import whole_number
+from simulator.cli.printing import console, table
+from simulator.cli.report import check_outputs, write_json
 
 if TYPE_CHECKING:
     from gpu.decisions import Log
@@ -91,7 +91,7 @@ def check(
 def _saved(path: Path) -> "list[Log]":
     """The logs of a saved run (or of several, a folder each), or of a log file. No simulator is needed for that."""
     from gpu.decisions import Log, log_of
-    from simulator.run import Run
+    from simulator.results.run import Run
 
     if not path.exists():
         raise InputError(f"{path} is neither a saved run nor a decision log; a trace needs allocators: -a SPEC")
@@ -106,10 +106,10 @@ def _simulated(
 ) -> "list[Log]":
     """Simulate a trace with each allocator, with memory maps at equal distances, and return the logs."""
     from gpu.decisions import log_of
-    from simulator.cli import MAPS, recorded
-    from simulator.options import read_trace
+    from simulator.cli.app import MAPS, recorded
+    from simulator.cli.options import read_trace
+    from simulator.cli.server_options import allocator_of, as_option
     from simulator.server.hardware import server_of
-    from simulator.server_options import allocator_of, as_option
 
     if capacity is None:
         raise InputError("how large is the pool? --capacity SLOTS")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from allocators import ALLOCATORS, make_allocator, parse_spec
 from allocators.base import Extent, InputError
-from simulator.output import write_whole
+from simulator.files import write_whole
 
 if TYPE_CHECKING:
-    from simulator.run import Layout as MemoryMap
-    from simulator.run import Run
+    from simulator.results.run import Layout as MemoryMap
+    from simulator.results.run import Run
 
 FORMAT = "kvfrag decisions 1"
 MAX_ID = 2**63 - 1

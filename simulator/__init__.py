@@ -9,40 +9,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulator import plots
-    from simulator.advice import Advice, advise
-    from simulator.cost import StepCost
-    from simulator.fitting import Fit, backlog, fit
-    from simulator.formats import register_reader
+    from simulator.answers.advice import Advice, advise
+    from simulator.answers.fitting import Fit, backlog, fit
+    from simulator.answers.sizing import Size, size
     from simulator.replay import simulate
-    from simulator.run import Run
+    from simulator.results.run import Run
+    from simulator.server.cost import StepCost
     from simulator.server.gpus import Gpu
     from simulator.server.models import Model
     from simulator.server.pool import PoolEstimate, estimate_pool
-    from simulator.settings import Settings
-    from simulator.sizing import Size, size
-    from simulator.sweeping import sweep
-    from simulator.trace import Trace, open_trace
+    from simulator.server.settings import Settings
+    from simulator.sweeps.sweeping import sweep
+    from simulator.traces.formats import register_reader
+    from simulator.traces.trace import Trace, open_trace
 
 _HOMES = {
-    "Advice": "simulator.advice",
-    "Fit": "simulator.fitting",
+    "Advice": "simulator.answers.advice",
+    "Fit": "simulator.answers.fitting",
     "Gpu": "simulator.server.gpus",
     "Model": "simulator.server.models",
     "PoolEstimate": "simulator.server.pool",
-    "Run": "simulator.run",
-    "Settings": "simulator.settings",
-    "Size": "simulator.sizing",
-    "StepCost": "simulator.cost",
-    "Trace": "simulator.trace",
-    "advise": "simulator.advice",
-    "backlog": "simulator.fitting",
+    "Run": "simulator.results.run",
+    "Settings": "simulator.server.settings",
+    "Size": "simulator.answers.sizing",
+    "StepCost": "simulator.server.cost",
+    "Trace": "simulator.traces.trace",
+    "advise": "simulator.answers.advice",
+    "backlog": "simulator.answers.fitting",
     "estimate_pool": "simulator.server.pool",
-    "fit": "simulator.fitting",
-    "open_trace": "simulator.trace",
-    "register_reader": "simulator.formats",
+    "fit": "simulator.answers.fitting",
+    "open_trace": "simulator.traces.trace",
+    "register_reader": "simulator.traces.formats",
     "simulate": "simulator.replay",
-    "size": "simulator.sizing",
-    "sweep": "simulator.sweeping",
+    "size": "simulator.answers.sizing",
+    "sweep": "simulator.sweeps.sweeping",
 }
 
 __all__ = [

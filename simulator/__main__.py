@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from time import monotonic
 
-from simulator.standard import STANDARD_OUTPUT, prepare_output, say
+from simulator.cli.standard import STANDARD_OUTPUT, prepare_output, say
 
 INPUT_WRONG, FAILED, INTERRUPTED = 2, 1, 130
 _DEAF_S = 2.0
@@ -73,9 +73,9 @@ def _run() -> int:
         from typer.exceptions import TyperException
 
         from allocators.base import InputError
-        from simulator.cli import app
-        from simulator.options import StoppedError
-        from simulator.plugins import BrokenCommandError, add_commands
+        from simulator.cli.app import app
+        from simulator.cli.options import StoppedError
+        from simulator.cli.plugins import BrokenCommandError, add_commands
 
         # A user's own allocator may lie in the current folder; what is installed goes before it.
         if "" not in sys.path:

@@ -7,7 +7,7 @@ from typing import Any
 from allocators import Allocator, InputError
 from allocators.base import in_short, whole
 from allocators.spec import parse_spec
-from simulator.trace import Trace, open_trace
+from simulator.traces.trace import Trace, open_trace
 
 AnyTrace = str | os.PathLike[str] | Trace
 """A trace, or what a command line takes for one: a file, a public trace's name, a workload's text."""

@@ -1,4 +1,4 @@
-"""``simulate``: a trace, an allocator and a server's settings in; a :class:`~simulator.run.Run` out."""
+"""``simulate``: a trace, an allocator and a server's settings in; a :class:`~simulator.results.run.Run` out."""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -9,8 +9,6 @@ from tqdm import tqdm
 
 from allocators import make_allocator
 from allocators.base import Allocator, InputError, in_short, whole
-from simulator.cost import StepCost
-from simulator.decisions import DecisionLog
 from simulator.inputs import (
     AnyAllocator,
     AnyTrace,
@@ -21,12 +19,14 @@ from simulator.inputs import (
     with_own_block_size,
     with_own_limit,
 )
-from simulator.outcome import run_of, served, turned_away
-from simulator.progress import progress_bar
-from simulator.run import Run
-from simulator.run_notes import run_warnings
+from simulator.messages.progress import progress_bar
+from simulator.results.decisions import DecisionLog
+from simulator.results.outcome import run_of, served, turned_away
+from simulator.results.run import Run
+from simulator.results.run_notes import run_warnings
+from simulator.server.cost import StepCost
 from simulator.server.hardware import Server, ServerFields, server_of
-from simulator.settings import MOST_SECONDS, MOST_SLOTS, to_ps
+from simulator.server.settings import MOST_SECONDS, MOST_SLOTS, to_ps
 
 _LONGEST_PS = 1 << 62  # of an iteration, so that the loop's 64-bit numbers hold it
 _BEYOND_PS = 1 << 100  # later than any run ends
@@ -49,7 +49,7 @@ def simulate(
     ``trace``: a Trace, or what a command line takes for one. ``allocator``: an allocator, or its spec, such as
     ``"paged:block_size=16"``, for a pool of ``capacity`` slots, of ``memory="12GiB"`` of a ``model``, or of what a
     ``gpu`` has left beside the model. ``settings`` are those of :class:`~simulator.server.hardware.ServerFields`:
-    the fields of :class:`~simulator.settings.Settings` (cost, max_model_len, max_batch, ...) and what says on what
+    the fields of :class:`~simulator.server.settings.Settings` (cost, max_model_len, max_batch, ...) and what says on what
     hardware the server runs (model, gpu, tensor_parallel_size, ...); what was assumed is in ``run.warnings``.
     ``max_model_len`` is the allocator's when it has one and none is given. ``block_size``: of a ``paged`` spec that
     names none. ``timeline_bins``: rows of ``run.timeline``, 0 for none. ``layout_times_s``: when to keep a memory

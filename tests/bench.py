@@ -19,7 +19,7 @@ from pathlib import Path
 import reference
 from allocators import make_allocator, parse_spec
 from simulator import Run, StepCost, Trace, open_trace, simulate, sweep
-from simulator.settings import SettingsFields
+from simulator.server.settings import SettingsFields
 
 CAPACITY, MAX_MODEL_LEN, MAX_BATCH = 60_000, 8192, 256
 COST = StepCost(base="25ms", prefill_token="100us", sequence="200us", kv_token="1us")

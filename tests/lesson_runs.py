@@ -4,9 +4,9 @@ from functools import cache
 
 from allocators import Allocator, Buddy, Contiguous, Paged
 from simulator import Run, StepCost, Trace, simulate
-from simulator.lessons import SECOND
-from simulator.lessons import buddy_run as buddies
-from simulator.lessons import figure6_run as figure6
+from simulator.examples.lessons import SECOND
+from simulator.examples.lessons import buddy_run as buddies
+from simulator.examples.lessons import figure6_run as figure6
 
 __all__ = ["SECOND", "buddies", "busy", "figure6", "reserved"]
 

@@ -12,7 +12,7 @@ import growing
 import reference
 from allocators import InputError, make_allocator
 from simulator import Run, StepCost, Trace, simulate
-from simulator.waits import CAUSES
+from simulator.results.waits import CAUSES
 
 Rows = list[tuple[int, int, int]]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from allocators import InputError, Paged
 from simulator import StepCost, Trace, advise, simulate
-from simulator.advice import BLOCK_SIZES, FULL, _best
-from simulator.bands import half_width
+from simulator.answers.advice import BLOCK_SIZES, FULL, _best
+from simulator.sweeps.bands import half_width
 
 SECOND = StepCost("1s", "0", "0")
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=8)

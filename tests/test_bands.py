@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.bands import differences, half_width, means, t_quantile, varied
+from simulator.sweeps.bands import differences, half_width, means, t_quantile, varied
 
 # Student's own table, as it stands in every textbook.
 PUBLISHED = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 29: 2.045, 30: 2.042, 120: 1.980}

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocators.base import InputError
-from simulator.cost import parse_bytes
 from simulator.server.cache import KV_CACHE_DTYPES, bytes_per_slot, kv_cache_dtype_of, slots_for
+from simulator.server.cost import parse_bytes
 from simulator.server.models import Model, load_model
 
 

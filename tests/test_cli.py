@@ -20,10 +20,10 @@ from tqdm import tqdm
 from allocators import ALLOCATORS
 from simulator import Run, StepCost, plots
 from simulator.__main__ import FAILED, INPUT_WRONG, INTERRUPTED, main
-from simulator.cli import MAPS
-from simulator.figure2 import SETTINGS
-from simulator.history import History
-from simulator.ledger import CATEGORIES
+from simulator.cli.app import MAPS
+from simulator.examples.figure2 import SETTINGS
+from simulator.results.history import History
+from simulator.results.ledger import CATEGORIES
 
 GOOD = "arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,20,6\n2.5,5,1\n"
 FILES = {
@@ -658,7 +658,7 @@ THREE = (
 def test_tables_fit_the_screen_without_cutting_a_name_or_number(
     width: int, view: str, kvfrag: Kvfrag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("simulator.printing._PIPE_COLUMNS", width)
+    monkeypatch.setattr("simulator.cli.printing._PIPE_COLUMNS", width)
     shown = kvfrag(f"{THREE} --view {view}").out
     lines = shown.splitlines()
     paragraphs = [line for line in lines if line.startswith("  cost of an iteration: ")]  # one line each in a pipe
@@ -768,7 +768,7 @@ def test_progress_only_on_a_terminal_after_two_seconds_and_never_when_quiet(
             bars.append(options)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr("simulator.progress.tqdm", Bar)
+    monkeypatch.setattr("simulator.messages.progress.tqdm", Bar)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     ended = kvfrag(line + flag)
     assert ended.code == 0

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from gated import GO, TESTS, gated_sweep, results_in, started, wait_until
-from simulator import cluster as module
 from simulator import sweep
-from simulator.executors import LostError
+from simulator.sweeps import cluster as module
+from simulator.sweeps.executors import LostError
 
 distributed = pytest.importorskip("distributed")
 
@@ -213,7 +213,7 @@ def test_the_executor_of_ones_own_client_is_watched_too(cluster: tuple[str, list
 
 def test_a_cluster_that_had_workers_and_has_none_is_given_up_after_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     now, workers, told = [100.0], [0], list[str]()
-    monkeypatch.setattr("simulator.cluster.monotonic", lambda: now[0])
+    monkeypatch.setattr("simulator.sweeps.cluster.monotonic", lambda: now[0])
     one = module.Cluster(SimpleNamespace(_client=None), told.append)  # type: ignore[arg-type]
     monkeypatch.setattr(one, "_workers", lambda: workers[0])
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocators.base import InputError, in_short
-from simulator.cost import (
+from simulator.server.cost import (
     MOST_BASE_PS,
     MOST_ITEM_PS,
     StepCost,

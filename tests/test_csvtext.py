@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.csvtext import csv_header, csv_tables
-from simulator.files import Text
+from simulator.traces.text.csvtext import csv_header, csv_tables
+from simulator.traces.text.opening import Text
 
 
 def cells(text: str, size: int = 1 << 20) -> tuple[list[str], list[list[str]], list[int]]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from simulator import download as module
-from simulator.catalogue import CATALOGUE, PublicTrace
-from simulator.download import DownloadError, download
+from simulator.traces.public import download as module
+from simulator.traces.public.catalogue import CATALOGUE, PublicTrace
+from simulator.traces.public.download import DownloadError, download
 
 CONTENT = b"arrival_s,prompt_tokens,output_tokens\n" + b"".join(b"%d,10,5\n" % i for i in range(20_000))
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -12,13 +12,13 @@ import pytest
 
 import reference
 import simulator.engine
-import simulator.ledger
+import simulator.results.ledger
 from allocators import Contiguous, Paged
 from growing import NAME
 from scenarios import Scenario, aligned_scenario, compare, moments_of, random_scenario
 from simulator import StepCost, Trace, simulate
-from simulator.settings import SettingsFields
-from simulator.waits import CAUSES
+from simulator.results.waits import CAUSES
+from simulator.server.settings import SettingsFields
 
 CASES = 1200
 ALIGNED = 600

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.exact import added, exact_sum, seconds_of, whole_numbers
+from simulator.results.exact import added, exact_sum, seconds_of, whole_numbers
 
 SIZES = st.sampled_from([0, 1, 2**31, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64, 10**30])
 NUMBERS = st.builds(lambda size, more: max(size + more, 0), SIZES, st.integers(-3, 3))

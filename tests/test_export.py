@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from allocators import InputError, Paged
 from simulator import Trace, simulate
-from simulator.export import EXACT_FLOAT_NS
-from simulator.fields import MAX_TIME_NS, MAX_TOKENS
+from simulator.traces.text.fields import MAX_TIME_NS, MAX_TOKENS
+from simulator.traces.write import EXACT_FLOAT_NS
 
 ENDINGS = ("csv", "csv.gz", "parquet")
 TRACE = Trace.from_columns(

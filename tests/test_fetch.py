@@ -12,11 +12,11 @@ from urllib.request import Request
 
 import pytest
 
-from simulator import download as module
-from simulator import fetch
-from simulator.catalogue import PublicTrace
-from simulator.download import DownloadError, download
 from simulator.locks import held
+from simulator.traces.public import download as module
+from simulator.traces.public import fetch
+from simulator.traces.public.catalogue import PublicTrace
+from simulator.traces.public.download import DownloadError, download
 
 CONTENT = b"arrival_s,prompt_tokens,output_tokens\n" + b"".join(b"%d,10,5\n" % i for i in range(900))
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -296,6 +296,6 @@ def test_a_full_disk_is_told_with_the_file(server: Server, monkeypatch: pytest.M
 
     server.answers = [whole(TAG)]
     with monkeypatch.context() as patched:
-        patched.setattr("simulator.output.os.write", full)
+        patched.setattr("simulator.files.os.write", full)
         path = source(server).path
         assert refused(server) == f"{path}.part cannot be written: No space left on device"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from simulator.dates import read_dates
-from simulator.fields import (
+from simulator.traces.text.dates import read_dates
+from simulator.traces.text.fields import (
     MAX_TIME_NS,
     MAX_TOKENS,
     PROBLEMS,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from simulator import figure2
-from simulator.figure2 import ALLOCATORS, CAPACITY_SLOTS, PAPER, SETTINGS, Bar, workload
-from simulator.ledger import CATEGORIES
-from simulator.views import VIEWS
+from simulator.examples import figure2
+from simulator.examples.figure2 import ALLOCATORS, CAPACITY_SLOTS, PAPER, SETTINGS, Bar, workload
+from simulator.results.ledger import CATEGORIES
+from simulator.results.views import VIEWS
 
 SEEDS = 5
 ended: list[None] = []

@@ -7,7 +7,7 @@ import pytest
 
 from allocators import InputError, Paged, make_allocator
 from simulator import StepCost, Trace, advise, fit, simulate
-from simulator.fitting import ALLOCATORS, FILLS, backlog, count_longest
+from simulator.answers.fitting import ALLOCATORS, FILLS, backlog, count_longest
 
 LIMIT = 2048
 

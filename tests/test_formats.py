@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator import files, jsontext
-from simulator.arrivals import poisson_arrivals
-from simulator.formats import FORMATS, OWN_FORMATS, register_reader
-from simulator.log_formats import LOG_FORMATS
-from simulator.reading import read_file
-from simulator.trace import Trace
+from simulator.traces.arrivals import poisson_arrivals
+from simulator.traces.formats import FORMATS, OWN_FORMATS, register_reader
+from simulator.traces.logs.log_formats import LOG_FORMATS
+from simulator.traces.reading import read_file
+from simulator.traces.text import jsontext
+from simulator.traces.text import opening as files
+from simulator.traces.trace import Trace
 
 NEUTRAL = "arrival_s,prompt_tokens,output_tokens\n"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -800,7 +801,7 @@ def test_how_a_text_is_cut_makes_no_difference(folder: Path, text: str, size: in
     expected = outcome()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "CHUNK_BYTES", size)
-        patch.setattr("simulator.rows._LARGE_ROWS", 2)
+        patch.setattr("simulator.traces.rows._LARGE_ROWS", 2)
         assert outcome() == expected
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.jsontext import json_row
-from simulator.log_formats import LOG_FORMATS
-from simulator.trace import Trace, open_trace
+from simulator.traces.logs.log_formats import LOG_FORMATS
+from simulator.traces.text.jsontext import json_row
+from simulator.traces.trace import Trace, open_trace
 
 LOGS = [form.name for form in LOG_FORMATS]
 TRACES = Path(__file__).parents[1] / "traces"

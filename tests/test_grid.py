@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.grid import MOST_VALUES, expand, positives, seeds_of, several, wholes
+from simulator.sweeps.grid import MOST_VALUES, expand, positives, seeds_of, several, wholes
 
 
 def test_braces_become_every_combination_the_last_changing_fastest() -> None:

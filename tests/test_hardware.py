@@ -7,10 +7,10 @@ import pytest
 
 from allocators import InputError, Paged
 from simulator import StepCost, Trace, advise, estimate_pool, fit, simulate, size, sweep
+from simulator.cli.server_options import as_option
 from simulator.server.gpus import load_gpu
 from simulator.server.hardware import server_of
 from simulator.server.models import load_model
-from simulator.server_options import as_option
 
 TRACE = Trace.from_columns([0, 1, 2], [10, 20, 5], [5, 6, 1])
 DEFAULT_OF = "OPT-13B on one A100-40GB, the costs behind the PagedAttention paper's Figure 2 (the default)"

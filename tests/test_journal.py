@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.jobs import Outcome, figure_types
-from simulator.journal import Journal
-from simulator.ledger import CATEGORIES
+from simulator.results.ledger import CATEGORIES
+from simulator.sweeps.jobs import Outcome, figure_types
+from simulator.sweeps.journal import Journal
 
 FAILED = Outcome(error='boom, "bang"')
 NUMBERS = {int: st.integers(0, 2**60), float: st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))}
@@ -198,7 +198,7 @@ def test_a_disk_that_fills_up_loses_one_result_and_is_told_once(
         return write(descriptor, content[: len(content) // 2])
 
     with monkeypatch.context() as patched:
-        patched.setattr("simulator.output.os.write", nearly_full)
+        patched.setattr("simulator.files.os.write", nearly_full)
         with pytest.raises(InputError, match=r"t\.csv\.partial cannot be written: No space left on device$"):
             journal.add(f"{1:016x}", Outcome(figures=figures(1)))
         journal.close()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulator.jsoncursor import BrokenError, Cursor
+from simulator.traces.text.jsoncursor import BrokenError, Cursor
 
 
 def cut(content: str, size: int) -> Iterator[bytes]:

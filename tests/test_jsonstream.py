@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.files import Text
-from simulator.jsonstream import holds_objects, json_rows, object_rows
-from simulator.jsontext import Decimals
+from simulator.traces.text.jsonstream import holds_objects, json_rows, object_rows
+from simulator.traces.text.jsontext import Decimals
+from simulator.traces.text.opening import Text
 
 
 def cut(content: bytes, size: int) -> Iterator[bytes]:
@@ -116,7 +116,7 @@ def test_no_more_than_a_value_is_in_memory() -> None:
 
 def test_a_value_that_is_too_long_ends() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simulator.jsoncursor.MAX_VALUE_CHARS", 1000)
+        patch.setattr("simulator.traces.text.jsoncursor.MAX_VALUE_CHARS", 1000)
         pieces = (b'{"a": "' + b"x" * 1000 if number == 0 else b"x" * 1000 for number in range(10_000))
         text = Text(b"{", pieces)
         with pytest.raises(InputError, match="line 1: a value is longer than 1,000 characters: that is none"):

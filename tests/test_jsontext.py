@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.jsontext import (
+from simulator.traces.text.jsontext import (
     Decimals,
     alternatives,
     json_row,

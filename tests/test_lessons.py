@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from simulator.history import History
-from simulator.lessons import LESSONS, buddy_run, buddy_steps, figure3_run, figure6_run, tell, waste_runs
-from simulator.views import view_shares
+from simulator.examples.lessons import LESSONS, buddy_run, buddy_steps, figure3_run, figure6_run, tell, waste_runs
+from simulator.results.history import History
+from simulator.results.views import view_shares
 
 
 def test_the_buddy_example_of_the_contract() -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.formats import FORMATS
-from simulator.jsontext import MISFIT
-from simulator.log_formats import LOG_FORMATS
-from simulator.trace import Trace
+from simulator.traces.formats import FORMATS
+from simulator.traces.logs.log_formats import LOG_FORMATS
+from simulator.traces.text.jsontext import MISFIT
+from simulator.traces.trace import Trace
 
 Rows = list[tuple[int, int, int]]
 

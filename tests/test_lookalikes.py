@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from allocators import InputError
-from simulator.lookalikes import lookalike
-from simulator.trace import Trace
+from simulator.traces.logs.lookalikes import lookalike
+from simulator.traces.trace import Trace
 
 EVENT = {"type": "BlockStored", "block_hashes": [11], "parent_block_hash": None, "token_ids": [1, 2], "block_size": 2}
 SUMMARY = {"backend": "x", "request_rate": 4.0, "duration": 4.1, "completed": 2, "total_input_tokens": 545}

@@ -15,7 +15,10 @@ from allocators import Contiguous, InputError, Paged
 from lesson_runs import buddies, busy, figure6, reserved
 from looks import assert_labels_are_inside_and_apart, words_of
 from simulator import Run, StepCost, Trace, plots, simulate
-from simulator.cells import (
+from simulator.plots.instant import InstantMap
+from simulator.plots.mapkey import layout_at
+from simulator.plots.style import INK, settled
+from simulator.results.cells import (
     HOLE,
     KINDS,
     NEVER_USED,
@@ -27,13 +30,10 @@ from simulator.cells import (
     cells_over_time,
     middles,
 )
-from simulator.history import History
-from simulator.hues import HUES, LIGHTNESS, colors_of, key_color, palette
-from simulator.plots.instant import InstantMap
-from simulator.plots.mapkey import layout_at
-from simulator.plots.style import INK, settled
-from simulator.run import Layout
-from simulator.views import lightness
+from simulator.results.history import History
+from simulator.results.hues import HUES, LIGHTNESS, colors_of, key_color, palette
+from simulator.results.run import Layout
+from simulator.results.views import lightness
 
 
 def slot_by_slot(layout: Layout, capacity: int, tail: int) -> list[tuple[int, int]]:

@@ -9,8 +9,8 @@ import pytest
 
 from allocators import InputError
 from simulator import Trace
-from simulator.naming import as_option, named_format, names_of, option_hint, usual_format
-from simulator.notes import DATE, MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS
+from simulator.traces.naming import as_option, named_format, names_of, option_hint, usual_format
+from simulator.traces.notes import DATE, MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS
 
 S = 10**9
 OF_SECONDS = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from simulator.notes import (
+from simulator.traces.notes import (
     DATE,
     EPOCH,
     MILLISECONDS,
@@ -18,7 +18,7 @@ from simulator.notes import (
     plain_decimal,
     resolution_ns,
 )
-from simulator.trace import Trace
+from simulator.traces.trace import Trace
 
 HEAD = "arrival_s,prompt_tokens,output_tokens\n"
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import pytest
 import typer
 
-from simulator.option_groups import OptionGroup, SectionedCommand, with_groups
+from simulator.cli.option_groups import OptionGroup, SectionedCommand, with_groups
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ import pytest
 
 from allocators import Buddy, InputError, Paged
 from lesson_runs import SECOND, busy, figure6
-from simulator import Trace, page, simulate
-from simulator.history import History
-from simulator.page import page_of, write_page
+from simulator import Trace, simulate
+from simulator.page import html as page
+from simulator.page.html import page_of, write_page
+from simulator.results.history import History
 
 pytest.importorskip("plotly", reason="plotly is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -13,9 +13,9 @@ from allocators import InputError, Paged
 from lesson_runs import SECOND, buddies, busy, figure6, reserved
 from looks import assert_labels_are_inside_and_apart, words_of
 from simulator import Run, Trace, plots, simulate
-from simulator.history import History
 from simulator.plots.mapkey import layout_at
-from simulator.views import COLORS
+from simulator.results.history import History
+from simulator.results.views import COLORS
 
 
 def boxes_of(ax: Axes, label: str) -> list[tuple[float, float, float]]:

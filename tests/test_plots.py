@@ -21,10 +21,10 @@ from allocators.base import InputError
 from lesson_runs import busy
 from looks import assert_labels_are_inside_and_apart
 from simulator import plots
-from simulator.ledger import CATEGORIES
 from simulator.plots import spread, waste_bars, waste_over_time
 from simulator.plots.style import in_bytes
-from simulator.views import COLORS, VIEWS, view_shares
+from simulator.results.ledger import CATEGORIES
+from simulator.results.views import COLORS, VIEWS, view_shares
 
 LONG = "buddy:reserve=max,min_block=16,max_block=2048,split=smallest"
 

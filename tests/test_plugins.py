@@ -6,9 +6,9 @@ from importlib.metadata import EntryPoint
 import pytest
 import typer
 
-from simulator import plugins
 from simulator.__main__ import main
-from simulator.cli import app
+from simulator.cli import plugins
+from simulator.cli.app import app
 
 
 def names(application: typer.Typer) -> list[str | None]:

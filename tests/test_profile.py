@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from allocators import InputError
-from simulator.lengths import Sample, draw_lengths
-from simulator.profile import is_profile, measure_profile, parse_profiles, profiles
-from simulator.trace import Trace, open_trace
-from simulator.workload import Workload, parse_workload
+from simulator.traces.trace import Trace, open_trace
+from simulator.traces.workload.lengths import Sample, draw_lengths
+from simulator.traces.workload.profile import is_profile, measure_profile, parse_profiles, profiles
+from simulator.traces.workload.workload import Workload, parse_workload
 
 
 def made(trace: Trace, rate: float | None = None) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from tqdm import tqdm
 
 from allocators import Paged
 from lesson_runs import figure6
-from simulator import Trace, plots, progress, simulate
+from simulator import Trace, plots, simulate
+from simulator.messages import progress
 
 
 class Terminal(StringIO):

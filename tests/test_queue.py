@@ -18,8 +18,8 @@ from allocators import Contiguous, InputError, Paged
 from lesson_runs import SECOND, busy
 from looks import assert_labels_are_inside_and_apart, words_of
 from simulator import Run, Trace, plots, simulate
-from simulator.views import COLORS, WAIT_COLORS, lightness
-from simulator.waits import CAUSES, WAITS
+from simulator.results.views import COLORS, WAIT_COLORS, lightness
+from simulator.results.waits import CAUSES, WAITS
 
 OWN = [cause for cause in WAIT_COLORS if cause != "behind"]
 
@@ -168,7 +168,7 @@ import sys, types
 import matplotlib
 before = list(dict.items(matplotlib.rcParams))  # a plain look at "backend" would already choose one
 from simulator.plots import waits
-from simulator.waits import CAUSES
+from simulator.results.waits import CAUSES
 waits([types.SimpleNamespace(name="r", waits_s=lambda: dict.fromkeys(CAUSES, 1.0))])
 assert "matplotlib.pyplot" not in sys.modules
 assert list(dict.items(matplotlib.rcParams)) == before

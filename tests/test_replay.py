@@ -12,9 +12,9 @@ import pytest
 from allocators import Allocator, Buddy, Contiguous, Extent, InputError, Paged, check_allocator, make_allocator
 from allocators.base import holds_already, holds_none
 from simulator import Run, StepCost, Trace, simulate
-from simulator.ledger import CATEGORIES
-from simulator.run import STATUS, Allocation
-from simulator.waits import CAUSES
+from simulator.results.ledger import CATEGORIES
+from simulator.results.run import STATUS, Allocation
+from simulator.results.waits import CAUSES
 
 S = 10**12
 LEVELS = (*CATEGORIES, "running", "waiting", "largest_free")
@@ -602,7 +602,7 @@ def test_progress_counts_the_requests_that_finish(monkeypatch: pytest.MonkeyPatc
         def update(self, more: int) -> None:
             self.n += more
 
-    monkeypatch.setattr("simulator.progress.tqdm", Bar)
+    monkeypatch.setattr("simulator.messages.progress.tqdm", Bar)
     for progress in (True, False):
         PAGED.run(progress=progress, window_s=("0", "5"))
     assert [bar.options["disable"] for bar in bars] == [False, True]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from allocators import InputError
-from simulator.output import write_whole
-from simulator.printing import table
-from simulator.report import check_outputs, write_json
+from simulator.cli.printing import table
+from simulator.cli.report import check_outputs, write_json
+from simulator.files import write_whole
 
 
 def mode_of(path: Path) -> int:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from allocators import Contiguous, Extent, Paged
 from saved_runs import EXAMPLE, bits, everything, read
 from simulator import Run, StepCost, Trace, simulate
-from simulator.ledger import CATEGORIES, INTEGRALS
-from simulator.run import COUNTS, STATUS, TIMELINE_TYPES, Allocation, Layout
-from simulator.saved import read_table
+from simulator.results.ledger import CATEGORIES, INTEGRALS
+from simulator.results.run import COUNTS, STATUS, TIMELINE_TYPES, Allocation, Layout
+from simulator.results.storage.saved import read_table
 
 
 def test_the_example_is_worth_saving() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from allocators import Paged
 from simulator import Run, Trace, simulate, sweep
-from simulator.run_notes import all_warnings, merged, table_warnings
+from simulator.results.run_notes import all_warnings, merged, table_warnings
 
 TRACE = Trace.from_columns([0, 1, 2, 3], [10, 200, 50, 30], [5, 6, 1, 90])
 

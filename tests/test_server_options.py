@@ -7,8 +7,8 @@ import pytest
 
 from allocators import InputError
 from simulator import Run
-from simulator.grid import expand
-from simulator.server_options import AllocatorOptions, as_option
+from simulator.cli.server_options import AllocatorOptions, as_option
+from simulator.sweeps.grid import expand
 from test_cli import Kvfrag
 from test_cli import folder as folder
 from test_cli import kvfrag as kvfrag
@@ -90,7 +90,7 @@ def test_fit_and_advise_take_a_gpu(kvfrag: Kvfrag) -> None:
 
 
 def test_figure2_says_what_its_cost_stands_for(kvfrag: Kvfrag, monkeypatch: pytest.MonkeyPatch) -> None:
-    import simulator.figure2 as module
+    import simulator.examples.figure2 as module
     from simulator import Trace
 
     short = Trace.workload("sharegpt", rate=4.0, duration_s=310, max_total=2047)

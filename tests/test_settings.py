@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from allocators import InputError
 from simulator import Settings, StepCost
-from simulator.settings import MOST_SECONDS, to_ps
+from simulator.server.settings import MOST_SECONDS, to_ps
 
 WINDOW = r"must be START END, in seconds, with 0 <= START < END <= 1e\+10"
 

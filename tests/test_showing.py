@@ -7,7 +7,7 @@ import pytest
 
 from allocators import Contiguous, Paged
 from simulator import Advice, Fit, Run, Size, Trace, advise, backlog, fit, plots, simulate, size
-from simulator.showing import Shown, apart, labels
+from simulator.messages.showing import Shown, apart, labels
 
 TRACE = Trace.from_columns([0, 10**9], [10, 20], [5, 6], name="<b>two</b>")
 RUN = simulate(TRACE, Paged(64, 16))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import reference
 from allocators import InputError, make_allocator
 from simulator import StepCost, Trace, simulate, size
-from simulator.target import Target, judged, parse_share
+from simulator.answers.target import Target, judged, parse_share
 
 ALL = 10**6
 """Checks enough for every pool."""

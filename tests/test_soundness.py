@@ -12,7 +12,7 @@ from allocators import InputError
 from saved_runs import EXAMPLE
 from scenarios import Scenario, aligned_scenario, random_scenario
 from simulator import Run
-from simulator.soundness import check_run
+from simulator.results.storage.soundness import check_run
 
 
 def edit(name: str, change: Callable[[Any], Any]) -> Callable[[Path], object]:

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import simulator.sources
+import simulator.sweeps.sources
 from allocators import InputError
 from simulator import Trace
-from simulator.sources import DRAWS, TraceSource, UnseenError, drawn_traces, listed_seeds, trace_sources
+from simulator.sweeps.sources import DRAWS, TraceSource, UnseenError, drawn_traces, listed_seeds, trace_sources
 
 TRACES = Path(__file__).parents[1] / "traces"
 
@@ -62,7 +62,7 @@ def test_a_file_of_lengths_gets_arrivals_of_each_rate_and_seed(tmp_path: Path) -
 def test_a_process_that_does_not_see_the_file_says_so_and_is_sent_the_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulator.sources, "_kept", {})
+    monkeypatch.setattr(simulator.sweeps.sources, "_kept", {})
     trace = Trace.from_columns([0, 5], [3, 4], [1, 2], name="two")
     (source,) = trace_sources(trace, [], [], tmp_path)
     sent = source.with_columns()
@@ -75,12 +75,12 @@ def test_a_process_that_does_not_see_the_file_says_so_and_is_sent_the_columns(
 
 
 def test_a_process_keeps_a_few_traces_and_makes_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulator.sources, "_kept", {})
+    monkeypatch.setattr(simulator.sweeps.sources, "_kept", {})
     many = [TraceSource(f"sharegpt:rate=4,duration=9,seed={seed}", 4.0, seed) for seed in range(9)]
     for one in many:
         assert one.trace() is one.trace()
-    assert len(simulator.sources._kept) == simulator.sources._MOST_KEPT
-    assert many[-1].identity in simulator.sources._kept
+    assert len(simulator.sweeps.sources._kept) == simulator.sweeps.sources._MOST_KEPT
+    assert many[-1].identity in simulator.sweeps.sources._kept
 
 
 def test_what_a_trace_cannot_have_is_told(tmp_path: Path) -> None:

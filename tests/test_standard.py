@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.standard import printable
+from simulator.cli.standard import printable
 
 
 @pytest.mark.parametrize(

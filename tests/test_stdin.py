@@ -11,7 +11,7 @@ import pytest
 
 from allocators import InputError
 from simulator import Trace, open_trace
-from simulator.stdin import file_name, is_standard_input, shown, standard_input
+from simulator.traces.text.stdin import file_name, is_standard_input, shown, standard_input
 
 KVFRAG = [sys.executable, "-m", "simulator"]
 CSV = b"arrival_s,prompt_tokens,output_tokens\n0,3,4\n1.5,5,6\n"
@@ -21,7 +21,7 @@ TRACES = Path(__file__).parents[1] / "traces"
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("simulator.stdin._held", [])
+    monkeypatch.setattr("simulator.traces.text.stdin._held", [])
     return tmp_path
 
 

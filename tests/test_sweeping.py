@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import simulator.sources
+import simulator.sweeps.sources
 from allocators import InputError, Paged, make_allocator
 from gated import GO, WORKLOAD, Gated
-from simulator import StepCost, Trace, executors, simulate, sweep
-from simulator.executors import LostError
-from simulator.ledger import CATEGORIES
+from simulator import StepCost, Trace, simulate, sweep
+from simulator.results.ledger import CATEGORIES
+from simulator.sweeps import executors
+from simulator.sweeps.executors import LostError
 
 TRACE = Trace.workload("sharegpt", rate=4.0, duration_s=20, seed=5)
 GRID: dict[str, Any] = {
@@ -68,7 +69,7 @@ class Blind(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(2)
         self.sent = 0
-        simulator.sources._kept.clear()
+        simulator.sweeps.sources._kept.clear()
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         (job,) = args
@@ -272,7 +273,7 @@ def test_what_is_wrong_with_the_grid_is_told_before_anything_runs(changed: dict[
 
 
 def test_a_grid_that_is_too_large_is_not_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.settings.Settings.__post_init__", lambda *_: pytest.fail("it is"))
+    monkeypatch.setattr("simulator.server.settings.Settings.__post_init__", lambda *_: pytest.fail("it is"))
     with pytest.raises(InputError, match="the grid has 4,000,000 runs; 100,000 is the most"):
         sweep(TRACE, "paged", capacity=4000, max_batch="1:2000", max_batch_tokens=np.arange(1, 2001))
 
@@ -317,7 +318,7 @@ class Named(Paged):
 
 
 def test_progress_counts_runs_and_failures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("simulator.progress.AFTER_S", 0.0)
+    monkeypatch.setattr("simulator.messages.progress.AFTER_S", 0.0)
     sweep(WORKLOAD, "paged:block_size={16,5000}", capacity=4000, executor=Same(), progress=True)
     told = capsys.readouterr().err
     assert "sweep: 100%" in told and "2/2" in told and "failed=1" in told

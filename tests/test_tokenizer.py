@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from allocators import InputError
-from simulator.token_counts import TokenCounter
-from simulator.tokenizer import token_counter
-from simulator.trace import Trace
+from simulator.traces.token_counts import TokenCounter
+from simulator.traces.tokenizer import token_counter
+from simulator.traces.trace import Trace
 
 TALK = [
     {"conversations": [{"from": "human", "value": "why is this"}, {"from": "gpt", "value": "it is"}]},

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.fields import MAX_TIME_NS, MAX_TOKENS
-from simulator.trace import Trace, describe, open_trace
+from simulator.traces.text.fields import MAX_TIME_NS, MAX_TOKENS
+from simulator.traces.trace import Trace, describe, open_trace
 
 
 def small() -> Trace:

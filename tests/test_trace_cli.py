@@ -14,9 +14,9 @@ from make_samples import COMMAND, SAMPLES, WORKLOAD
 from make_samples import main as make_samples
 from simulator import Trace
 from simulator.__main__ import FAILED, INPUT_WRONG, main
-from simulator.catalogue import CATALOGUE, PublicTrace
-from simulator.formats import FORMATS
 from simulator.plots import trace_overview
+from simulator.traces.formats import FORMATS
+from simulator.traces.public.catalogue import CATALOGUE, PublicTrace
 
 TRACES = Path(__file__).parents[1] / "traces"
 LENGTHS_ONLY = (
@@ -390,7 +390,7 @@ def test_progress_of_reading_and_writing_on_a_terminal(kvfrag: Kvfrag, monkeypat
         def __exit__(self, *error: object) -> None:
             assert self.done == self.total
 
-    monkeypatch.setattr("simulator.progress.tqdm", Bar)
+    monkeypatch.setattr("simulator.messages.progress.tqdm", Bar)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     good(kvfrag("trace convert traces/neutral.csv -o out.csv"))
     assert made == [("reading", (TRACES / "neutral.csv").stat().st_size), ("writing", 40)]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocators.base import InputError
-from simulator.ledger import CATEGORIES
-from simulator.views import COLORS, VIEWS, lightness, view_colors, view_shares
+from simulator.results.ledger import CATEGORIES
+from simulator.results.views import COLORS, VIEWS, lightness, view_colors, view_shares
 
 SHARE = dict(zip(CATEGORIES, (1, 2, 4, 8, 16, 32, 64), strict=True))
 

@@ -7,7 +7,7 @@ import pytest
 from allocators import Contiguous, Paged
 from growing import Growing
 from simulator import Run, StepCost, Trace, simulate
-from simulator.waits import CAUSES
+from simulator.results.waits import CAUSES
 
 S = 10**9  # nanoseconds: the traces below count seconds, and an iteration lasts one
 COST = StepCost("1s", "0", "0")

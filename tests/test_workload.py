@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from allocators import InputError
-from simulator.arrivals import onoff_cv, poisson_arrivals
-from simulator.profile import Profile, profiles
-from simulator.trace import Trace, describe
-from simulator.workload import MAX_REQUESTS, Workload, parse_workload
+from simulator.traces.arrivals import onoff_cv, poisson_arrivals
+from simulator.traces.trace import Trace, describe
+from simulator.traces.workload.profile import Profile, profiles
+from simulator.traces.workload.workload import MAX_REQUESTS, Workload, parse_workload
 
 REAL = {
     "azure-code": "AzureLLMInferenceTrace_code.csv",

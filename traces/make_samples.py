@@ -16,7 +16,7 @@ import numpy as np
 import log_samples
 from log_samples import Request
 from simulator import Trace
-from simulator.workload import parse_workload
+from simulator.traces.workload.workload import parse_workload
 
 WORKLOAD = "azure-conv:rate=0.5,requests=40,seed=1"
 COMMAND = f"kvfrag trace generate {WORKLOAD} -o neutral.csv"

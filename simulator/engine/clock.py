@@ -7,7 +7,7 @@ import simpy
 
 from simulator.engine.loop import LOOK, PAUSE
 from simulator.engine.server import Server
-from simulator.run import Layout
+from simulator.results.run import Layout
 
 
 def _serve(

@@ -9,8 +9,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import numba.experimental.function_type  # noqa: F401 - without it compiled code takes no such argument
+import numpy as np
 from numba import types
 from numba.types import WrapperAddressProtocol
 from numpy.typing import NDArray

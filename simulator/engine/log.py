@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from allocators import pool as ask
 from allocators.seam import record, rule
-from simulator.decisions import EVENT
+from simulator.results.decisions import EVENT
 
 ADMIT, GROW, FINISH, PREEMPT = range(4)
 """Kinds of decisions, in the order of ``decisions.KINDS``."""

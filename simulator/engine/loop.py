@@ -31,7 +31,7 @@ _PASSES = 1 << 16  # between two pauses: for progress, and for Ctrl-C, which com
 
 
 class Cost(NamedTuple):
-    """Picoseconds, see ``simulator.cost.StepCost``."""
+    """Picoseconds, see ``simulator.server.cost.StepCost``."""
 
     base: int
     prefill_token: int

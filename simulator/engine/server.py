@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from allocators import pool as ask
 from allocators.base import Allocator, Extent
 from allocators.pooled import Pooled
-from simulator.decisions import DecisionLog
 from simulator.engine import loop
 from simulator.engine.batch import NEVER, new_batch
 from simulator.engine.bins import move_to_bin, new_bins
@@ -22,8 +21,9 @@ from simulator.engine.schedulers import Scheduler, State
 from simulator.engine.schedulers.named import scheduler_of
 from simulator.engine.schedulers.own import forget, own_policy
 from simulator.engine.schedulers.seam import Limits
-from simulator.run import Allocation, Layout
-from simulator.settings import Settings
+from simulator.results.decisions import DecisionLog
+from simulator.results.run import Allocation, Layout
+from simulator.server.settings import Settings
 
 Ints = NDArray[np.int64]
 Exact = NDArray[Any]

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
 from allocators.base import InputError, one_of
+from simulator.messages.showing import labels
 from simulator.plots.checks import several
 from simulator.plots.style import (
     FONT_PT,
@@ -30,8 +31,7 @@ from simulator.plots.style import (
     spread,
     wrapped_apart,
 )
-from simulator.showing import labels
-from simulator.views import VIEWS, lightness, view_colors, view_shares
+from simulator.results.views import VIEWS, lightness, view_colors, view_shares
 
 _ASIDE_PT = 9.0  # from a bar to the numbers beside it
 

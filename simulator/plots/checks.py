@@ -5,8 +5,8 @@ from numbers import Real
 from typing import Any
 
 from allocators.base import InputError, in_short, whole
-from simulator.run import Run
-from simulator.settings import MOST_SECONDS
+from simulator.results.run import Run
+from simulator.server.settings import MOST_SECONDS
 
 
 def one_run(run: Any, needs: str = "decisions") -> None:

@@ -14,15 +14,15 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from allocators.base import one_of, whole
-from simulator.history import History
-from simulator.output import write_whole
+from simulator.cli.report import check_outputs
+from simulator.files import write_whole
+from simulator.messages.progress import progress_bar
 from simulator.plots.checks import one_run
 from simulator.plots.instant import InstantMap
 from simulator.plots.style import any_letters, settled
-from simulator.progress import progress_bar
-from simulator.report import check_outputs
-from simulator.run import Run
-from simulator.span import some_span_s
+from simulator.results.history import History
+from simulator.results.run import Run
+from simulator.results.span import some_span_s
 
 KINDS = (".html", ".gif")
 _DPI = 100

@@ -5,7 +5,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from allocators.base import InputError
-from simulator.history import History, Waiting
 from simulator.plots.checks import covered_instant, one_run
 from simulator.plots.style import (
     FONT_PT,
@@ -18,10 +17,11 @@ from simulator.plots.style import (
     settled,
     slots_ticks,
 )
-from simulator.run import Run
-from simulator.schema import counted
-from simulator.span import no_time, some_span_s
-from simulator.views import COLORS
+from simulator.results.history import History, Waiting
+from simulator.results.run import Run
+from simulator.results.span import no_time, some_span_s
+from simulator.results.views import COLORS
+from simulator.traces.schema import counted
 
 _FREE = ("external", "residual", "idle")
 _MOST_BARS = 24

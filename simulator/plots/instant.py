@@ -9,8 +9,6 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter
 from numpy.typing import NDArray
 
-from simulator.cells import MOST_CELLS, RESERVED, Cells, across_of, cells_of, middles, unit_of
-from simulator.hues import colors_of
 from simulator.plots.mapkey import KEY, MOST_NAMES, allocator_of, draw_key, key_of, title, write
 from simulator.plots.style import (
     FRAME,
@@ -25,8 +23,10 @@ from simulator.plots.style import (
     settled,
     slots_label,
 )
-from simulator.run import Layout, Run
-from simulator.schema import counted
+from simulator.results.cells import MOST_CELLS, RESERVED, Cells, across_of, cells_of, middles, unit_of
+from simulator.results.hues import colors_of
+from simulator.results.run import Layout, Run
+from simulator.traces.schema import counted
 
 
 class InstantMap:

@@ -4,9 +4,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from simulator.cells import RESERVED, cells_over_time, middles, unit_of
-from simulator.history import History
-from simulator.hues import colors_of
 from simulator.plots.checks import grid_cells, one_run, slot_bytes
 from simulator.plots.instant import InstantMap
 from simulator.plots.mapkey import KEY, MOST_NAMES, draw_key, layout_at, title, write
@@ -22,8 +19,11 @@ from simulator.plots.style import (
     slots_label,
     slots_ticks,
 )
-from simulator.run import Run
-from simulator.span import some_span_s
+from simulator.results.cells import RESERVED, cells_over_time, middles, unit_of
+from simulator.results.history import History
+from simulator.results.hues import colors_of
+from simulator.results.run import Run
+from simulator.results.span import some_span_s
 
 _PAD_PT = 3.0  # around a name
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from allocators.base import InputError
+from simulator.messages.showing import labels
 from simulator.plots.bars import Bar, bars_width_in, draw_bar, name_segments, name_ticks
 from simulator.plots.checks import several
 from simulator.plots.style import (
@@ -21,9 +22,8 @@ from simulator.plots.style import (
     settled,
     stacked_below,
 )
-from simulator.showing import labels
-from simulator.views import WAIT_COLORS
-from simulator.waits import WAITS
+from simulator.results.views import WAIT_COLORS
+from simulator.results.waits import WAITS
 
 _COLORS = {WAITS[cause][0]: color for cause, color in WAIT_COLORS.items()}
 _BEHIND = WAITS["behind"][0]

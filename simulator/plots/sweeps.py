@@ -11,8 +11,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from pandas.api.types import is_numeric_dtype
 
 from allocators.base import InputError
-from simulator.bands import half_width, varied
-from simulator.ledger import CATEGORIES
 from simulator.plots.style import (
     FONT_PT,
     INK,
@@ -24,7 +22,9 @@ from simulator.plots.style import (
     spread,
     wrapped_apart,
 )
-from simulator.views import VIEWS, lightness
+from simulator.results.ledger import CATEGORIES
+from simulator.results.views import VIEWS, lightness
+from simulator.sweeps.bands import half_width, varied
 
 _INKS = ("#0a305e", "#cf5f12", "#2b8cbe", "#8c1230", "#7a7a7a")
 _DASHES, _MARKERS = ("-", "--", "-.", ":"), "osD^v"
@@ -44,7 +44,7 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
     """``y`` against ``x``: a curve for each value of ``by``, the mean of its rows, with its 95 % interval as a band.
 
     ``table`` has a row a run (:func:`simulator.sweep`); rows that agree in ``by``, ``x`` and ``seed`` are averaged, and
-    the interval is that of the mean over the seeds (Student's t, see ``simulator/bands.py``); which settings the mean
+    the interval is that of the mean over the seeds (Student's t, see ``simulator/sweeps/bands.py``); which settings the mean
     is over is written above. Shares are drawn in percent. Numbers that span a factor of 16 or more get a logarithmic x
     axis. Raises InputError for a column that is not there, or has nothing to draw.
     """

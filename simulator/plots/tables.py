@@ -21,9 +21,9 @@ from simulator.plots.style import (
     points_per_unit,
     settled,
 )
-from simulator.run import Allocation, Layout, Run
-from simulator.schema import counted
-from simulator.views import COLORS
+from simulator.results.run import Allocation, Layout, Run
+from simulator.results.views import COLORS
+from simulator.traces.schema import counted
 
 MOST_ROWS = 12
 """Of a column; longer ones have their first and last, and a row that says how many are left out."""

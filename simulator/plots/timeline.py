@@ -28,8 +28,8 @@ from simulator.plots.style import (
     spread,
     stacked_below,
 )
-from simulator.span import no_time
-from simulator.views import COLORS
+from simulator.results.span import no_time
+from simulator.results.views import COLORS
 
 _LINES = {"running": COLORS["used"], "waiting": "#8a8a8a"}
 _LEAST_HEIGHT_PT = 150.0  # for three panels

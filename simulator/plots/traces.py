@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simulator.plots.style import FONT_PT, INK, own_axes, settled
-from simulator.trace import Trace
+from simulator.traces.trace import Trace
 
 _ARRIVALS, _LENGTHS = "#4477aa", ("#cc6677", "#4477aa")
 

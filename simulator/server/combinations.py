@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from allocators.base import InputError
-from simulator.cost import StepCost
+from simulator.server.cost import StepCost
 from simulator.server.models import Model
-from simulator.settings import FCFS
+from simulator.server.settings import FCFS
 
 Pool = Literal["needed", "optional", "sought"]
 """Whether a pool must be given, may be given, or is what is asked for."""

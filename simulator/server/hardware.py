@@ -12,13 +12,13 @@ from difflib import get_close_matches
 from typing import Any, TypedDict
 
 from allocators.base import InputError, in_short, whole
-from simulator.cost import StepCost, parse_bytes
 from simulator.server.cache import bytes_per_slot, kv_cache_dtype_of, slots_for
 from simulator.server.combinations import OF_AN_ESTIMATE, Pool, check_needs, check_replay
+from simulator.server.cost import StepCost, parse_bytes
 from simulator.server.gpus import Gpu, load_gpu
 from simulator.server.models import Model, load_model
 from simulator.server.pool import PoolEstimate, check_fits, estimate_pool
-from simulator.settings import FCFS, MOST_SLOTS, Settings, SettingsFields
+from simulator.server.settings import FCFS, MOST_SLOTS, Settings, SettingsFields
 
 ASSUMED_GPU = "H100"
 """Whose peak rates a model's cost is taken from when neither a GPU nor a cost is named."""

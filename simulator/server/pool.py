@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocators.base import InputError, in_short, whole
-from simulator.cost import parse_bytes
 from simulator.server.cache import (
     KV_CACHE_DTYPES,
     bytes_per_slot,
@@ -22,6 +21,7 @@ from simulator.server.cache import (
     kv_cache_dtype_of,
     slots_for,
 )
+from simulator.server.cost import parse_bytes
 from simulator.server.gpus import Gpu, load_gpu
 from simulator.server.models import Model, load_model
 

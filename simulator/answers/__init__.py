@@ -1,0 +1,1 @@
+"""Answers to questions of size and choice, each from many runs."""

@@ -1,0 +1,1 @@
+"""Runs that teach: a figure of the PagedAttention paper, and the lessons."""

@@ -1,0 +1,1 @@
+"""Logs of servers and load generators as traces, a module per kind of log."""

@@ -1,0 +1,1 @@
+"""Public traces: the list of them, and how one is fetched and checked."""

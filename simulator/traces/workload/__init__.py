@@ -1,0 +1,1 @@
+"""Synthetic traces: lengths drawn from a measured profile, arrivals from a process."""
