@@ -59,7 +59,7 @@ def _allocate(
     request: int,
     prompt_tokens: int,
     output_tokens: int,
-    alone: bool,  # noqa: ARG001
+    alone: bool,
 ) -> int:
     wanted = _level_for(pool, _asked_slots(pool, prompt_tokens, output_tokens))
     at_least = wanted
@@ -137,7 +137,7 @@ def _remove(pool: BuddyPool, place: int) -> None:
 
 
 @answer(ask.extend, BuddyPool)
-def _extend(pool: BuddyPool, seat: int) -> int:  # noqa: ARG001
+def _extend(pool: BuddyPool, seat: int) -> int:
     return 0  # nobody grows: all was reserved at once
 
 

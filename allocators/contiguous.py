@@ -50,7 +50,7 @@ def _allocate(
     request: int,
     prompt_tokens: int,
     output_tokens: int,
-    alone: bool,  # noqa: ARG001
+    alone: bool,
 ) -> int:
     asked = _asked_slots(pool, prompt_tokens, output_tokens)
     if asked > pool.now.largest:
@@ -132,7 +132,7 @@ def _free(pool: ContiguousPool, seat: int) -> int:
 
 
 @answer(ask.extend, ContiguousPool)
-def _extend(pool: ContiguousPool, seat: int) -> int:  # noqa: ARG001
+def _extend(pool: ContiguousPool, seat: int) -> int:
     return 0  # nobody grows: all was reserved at once
 
 

@@ -31,7 +31,7 @@ _MOST_BLOCKS = np.iinfo(np.int32).max
 
 
 class PagedPool(NamedTuple):
-    """Chains of blocks: a block table from its last block to its first, and the free blocks from the head of the queue."""
+    """Chains of blocks: each block table from its last block to its first, the free ones from the head of the queue."""
 
     now: Any
     """``free_blocks``, how many there are, and the ``head`` of their queue."""
@@ -73,7 +73,7 @@ def _allocate(
     request: int,
     prompt_tokens: int,
     output_tokens: int,
-    alone: bool,  # noqa: ARG001
+    alone: bool,
 ) -> int:
     wanted = _blocks_for(pool, prompt_tokens)
     if wanted + (0 if alone else pool.watermark_blocks) > pool.now.free_blocks:
@@ -100,7 +100,7 @@ def _free(pool: PagedPool, seat: int) -> int:
 
 
 @answer(ask.asked_slots, PagedPool)
-def _asked_slots(pool: PagedPool, prompt_tokens: int, output_tokens: int) -> int:  # noqa: ARG001
+def _asked_slots(pool: PagedPool, prompt_tokens: int, output_tokens: int) -> int:
     return prompt_tokens  # what must be written now: paging reserves nothing
 
 
@@ -154,12 +154,15 @@ class Paged(Pooled):
         numerator, denominator = self.watermark.as_integer_ratio()
         blocks, tail = divmod(self.capacity, self.block_size)
         if blocks > _MOST_BLOCKS:
-            raise InputError(f"capacity(={capacity}) must be at most {_MOST_BLOCKS:,} blocks of block_size(={block_size})")
+            raise InputError(
+                f"capacity(={capacity}) must be at most {_MOST_BLOCKS:,} blocks of block_size(={block_size})"
+            )
         self.watermark_blocks = numerator * blocks // denominator
+        nobody = np.zeros(0, np.int32)
         self.pool = PagedPool(
             record(free_blocks=blocks, head=0),
             np.arange(1, blocks + 1, dtype=np.int32),
-            *(np.zeros(0, np.int32) for _ in range(3)),
+            *(nobody, nobody, nobody),
             self.block_size,
             self.watermark_blocks,
             tail,

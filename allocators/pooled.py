@@ -1,4 +1,4 @@
-"""What people call from Python: the protocol of ``allocators/base.py`` over a pool, for all allocators of the project."""
+"""What people call from Python: the protocol of ``allocators/base.py`` over a pool of one of the project's types."""
 
 from collections.abc import Sequence
 from typing import Any

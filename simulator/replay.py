@@ -49,8 +49,8 @@ def simulate(
     ``trace``: a Trace, or what a command line takes for one. ``allocator``: an allocator, or its spec, such as
     ``"paged:block_size=16"``, for a pool of ``capacity`` slots, of ``memory="12GiB"`` of a ``model``, or of what a
     ``gpu`` has left beside the model. ``settings`` are those of :class:`~simulator.server.hardware.ServerFields`:
-    the fields of :class:`~simulator.server.settings.Settings` (cost, max_model_len, max_batch, ...) and what says on what
-    hardware the server runs (model, gpu, tensor_parallel_size, ...); what was assumed is in ``run.warnings``.
+    the fields of :class:`~simulator.server.settings.Settings` (cost, max_model_len, max_batch, ...) and what says on
+    what hardware the server runs (model, gpu, tensor_parallel_size, ...); what was assumed is in ``run.warnings``.
     ``max_model_len`` is the allocator's when it has one and none is given. ``block_size``: of a ``paged`` spec that
     names none. ``timeline_bins``: rows of ``run.timeline``, 0 for none. ``layout_times_s``: when to keep a memory
     map, in seconds from the first arrival. ``decisions``: keep the decision log, which the run needs to be carried
@@ -85,7 +85,7 @@ def simulate(
         engine, layouts = served(allocator, chosen, requests, edges, layout_times_ps, log, shown)
     if bins and engine.now_ps != stop_ps:
         raise RuntimeError(
-            f"{allocator.spec} broke a promise: the same run ended after {stop_ps:,} ps, and after {engine.now_ps:,} ps; "
+            f"{allocator.spec} broke a promise: the same run ended once at {stop_ps:,} ps, once at {engine.now_ps:,} ps; "
             "the same calls must give the same answers: allocators.check_allocator tells more"
         )
     if not engine.batch.now.count and allocator.free_slots != allocator.capacity:
@@ -141,7 +141,7 @@ def _copy(allocator: Allocator) -> Allocator:
 
 
 def _shown(bar: "tqdm[Any]", before: int, runs: int) -> Callable[[int], object]:
-    """What shows on a bar how many requests have finished; ``before`` in an earlier one of the ``runs`` that are made."""
+    """Shows on a bar how many requests have finished; ``before``: in an earlier one of the ``runs`` that are made."""
 
     def show(finished: int) -> None:
         bar.update((before + finished) // runs - bar.n)

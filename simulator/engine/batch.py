@@ -1,7 +1,7 @@
 """The running batch: who runs, in order of admission, and what all of them hold.
 
-One law says how many token states a sequence has: **one more after each iteration**. So its ``offset`` is kept, and once
-iteration i has run it has ``offset + i`` token states; nothing is written while it decodes. A prompt moves the offset.
+One law says how many token states a sequence has: **one more after each iteration**. So its ``offset`` is kept, and
+once iteration i has run it has ``offset + i`` token states; nothing is written while it decodes.
 """
 
 from typing import Any, NamedTuple

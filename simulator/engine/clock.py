@@ -1,4 +1,4 @@
-"""SimPy's clock, in whole picoseconds, and what lives on it: a server, and somebody who looks at its memory at times."""
+"""SimPy's clock, in whole picoseconds, and the processes on it: a server, and the moments of memory maps."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -16,7 +16,8 @@ def _serve(
     """Serve between the events of others: an iteration that holds one is planned before it, and runs after it."""
     while True:
         event = env.peek()
-        why = server.advance(end_ps, None if event == simpy.core.Infinity else event)
+        event_ps = None if event == simpy.core.Infinity else int(event)
+        why = server.advance(end_ps, event_ps)
         on_progress(int(server.clock.finished))
         if why == LOOK:
             yield env.timeout(event - env.now)

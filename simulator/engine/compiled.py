@@ -37,7 +37,7 @@ def _register(function: Callable[..., Any]) -> None:
     """Let compiled code call a rule."""
 
     @overload(function, strict=False, jit_options=_INLINED)
-    def choose(*arguments: Any) -> Callable[..., Any]:  # noqa: ARG001
+    def choose(*arguments: Any) -> Callable[..., Any]:
         return function
 
 
@@ -45,12 +45,12 @@ def _register_question(asked: Callable[..., Any]) -> None:
     """Let compiled code ask a question: the type of the first argument has the answer."""
 
     @overload(asked, strict=False, jit_options=_INLINED)
-    def choose(state: Any, *arguments: Any) -> Callable[..., Any] | None:  # noqa: ARG001
+    def choose(state: Any, *arguments: Any) -> Callable[..., Any] | None:
         return seam.ANSWERS.get((asked, getattr(state, "instance_class", object)))
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, compiled when it is first called, together with all rules and answers that are registered by then."""
+    """The function, compiled when it is first called, with all rules and answers that are registered by then."""
     while _RULES:
         _register(_RULES.pop())
     while _QUESTIONS:
@@ -88,7 +88,7 @@ def _forgive(made: Any) -> None:
     cache.load_overload = load_or_none
 
 
-class _Tell(event.Listener):  # type: ignore[misc]
+class _Tell(event.Listener):
     """Says on standard error what is compiled, once for each kind of pool: it takes some seconds."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class _Tell(event.Listener):  # type: ignore[misc]
         """Nothing more to say."""
 
 
-event.register("numba:compile", _Tell())
+event.register("numba:compile", _Tell())  # type: ignore[no-untyped-call]
 
 
 def cache_folder() -> Path:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numba.experimental.function_type  # noqa: F401 - without it compiled code takes no such argument
 import numpy as np
 from numba import types
-from numba.types import WrapperAddressProtocol
+from numba.core.types import WrapperAddressProtocol
 from numpy.typing import NDArray
 
 from allocators import pool as ask
@@ -27,7 +27,7 @@ class AllocatorError(Exception):
     """Raised in compiled code when the allocator raised something: see ``Foreign.error``."""
 
 
-class Callback(WrapperAddressProtocol):  # type: ignore[misc]
+class Callback(WrapperAddressProtocol):
     """A Python function of 64-bit integers, as compiled code can call it. It must not raise."""
 
     def __init__(self, function: Callable[..., int], arguments: int) -> None:
@@ -73,7 +73,7 @@ class Foreign:
         self._told = (ctypes.c_int64 * 3)()
         self._asked_by = (-1, -1)
         self.pool = ForeignPool(
-            np.frombuffer(self._told, np.int64),
+            np.frombuffer(memoryview(self._told), np.int64),
             rows,
             np.zeros(seats, np.int64),
             Callback(self._guarded(self._admit), 4),
@@ -137,8 +137,8 @@ class Foreign:
         extents = self.allocator.extents(row)
         if len(extents) > room:
             raise self._broke(f"request {row} has {len(extents)} extents, more than the pool has slots")
-        flat = [number for extent in extents for number in extent]
-        (ctypes.c_int64 * len(flat)).from_address(address)[:] = flat
+        place = (ctypes.c_int64 * (2 * len(extents))).from_address(address)
+        np.frombuffer(memoryview(place), np.int64)[:] = [number for extent in extents for number in extent]
         return len(extents)
 
 

@@ -34,8 +34,8 @@ class Server:
     """Serves requests with one allocator, whose pool is empty, from time 0 on.
 
     ``rows``: which rows of the trace they are, in order of (arrival, row), the rejected ones left out; ``arrival_ns``,
-    ``prompt`` and ``output``: of these. ``edges_ps``: of the bins in which the ledger is kept, ascending. ``log``: hears
-    of every decision.
+    ``prompt`` and ``output``: of these. ``edges_ps``: of the bins in which the ledger is kept, ascending. ``log``:
+    hears of every decision.
     """
 
     def __init__(
@@ -52,8 +52,12 @@ class Server:
         self.allocator, self.rows, self.log = allocator, rows, log
         self._arrival_ns, self._edges_ps = arrival_ns, edges_ps
         seats = min(len(rows), settings.max_batch or len(rows), allocator.capacity) + 1
-        self._foreign = None if _is_ours(allocator) else Foreign(allocator, rows, seats)
-        self.pool = self._foreign.pool if self._foreign else allocator.seated(seats)
+        self._foreign: Foreign | None = None
+        if _is_ours(allocator):
+            self.pool = allocator.seated(seats)
+        else:
+            self._foreign = Foreign(allocator, rows, seats)
+            self.pool = self._foreign.pool
         self.batch = new_batch(seats, self.pool)
         self.queue = new_queue(np.zeros(len(rows), np.int64), prompt, output)
         self.events = new_log(log is not None, seats, allocator.capacity)
@@ -90,7 +94,7 @@ class Server:
         return self.epoch_ps + int(self.clock.now)
 
     def advance(self, until_ps: int | None, look_ps: int | None) -> int:
-        """Serve until an iteration reaches ``until_ps``, or those that are planned hold ``look_ps``; None: no such time.
+        """Serve until an iteration reaches ``until_ps``, or those that are planned hold ``look_ps``; None: never.
 
         Returns why it stopped: ``loop.SERVED``, ``REACHED``, ``LOOK``; or ``PAUSE``, and it goes on when called again.
         Raises RuntimeError for an allocator that broke a promise, AssertionError for slots that do not sum up.

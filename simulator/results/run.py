@@ -209,7 +209,7 @@ class Run(Shown):
         save_run(self, Path(folder))
 
     def to_html(self, path: str | os.PathLike[str], *others: "Run") -> None:
-        """Write one page to scrub through the run, and ``others`` of the same trace beside it: ``simulator/page/html.py``.
+        """Write one page to scrub through the run, and ``others`` of the same trace beside it: ``page/html.py``.
 
         Raises InputError when one of them has no decision log, plotly is missing, or the file cannot be written.
         """

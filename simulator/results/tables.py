@@ -60,7 +60,7 @@ def requests_table(
             "admitted_s": _seconds(admitted_ps),
             "finished_s": _seconds(finished_ps),
             "preemptions": preemptions,
-            "status": pd.Categorical.from_codes(status, dtype=REQUEST_TYPES["status"]),  # type: ignore[call-overload]
+            "status": pd.Categorical.from_codes(status, dtype=REQUEST_TYPES["status"]),
             **{f"{wait}_s": seconds_of(values) for wait, values in waits.items()},
             **{f"{wait}_ps": values for wait, values in waits.items()},
         }

@@ -74,7 +74,9 @@ def _broken(state: State, why: object, preemptions: int) -> str:
     if why == NOBODY and len(rows):
         return f"it returns NOBODY, and {len(rows)} wait"
     if why not in (NOBODY, PREEMPTED) and head not in rows:
-        return f"clock.head is {head}, and that row does not wait: admit(state, row) sets it, or set it to who was stopped"
+        return (
+            f"clock.head is {head}, and that row does not wait: admit(state, row) sets it, or set it to who was stopped"
+        )
     if not running and not preemptions:
         return f"it admits nobody although nothing runs, and {len(rows)} wait: that would go on for ever"
     if not ONE <= clock.alike <= UNTIL_LEAVING:

@@ -1,7 +1,5 @@
 """The steps of an iteration that schedulers are made of: grow, preempt, look at who waits, admit (semantics.md, 3)."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -107,7 +107,7 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes]) -> Run:
             raise InputError(f"{HEAD}: sha256 lacks {name!r}")
     for name, allowed in (("integrals", INTEGRALS), ("counts", COUNTS), ("trace", ("name", "requests", "sha256"))):
         check_keys(f"{HEAD}: {name}", head[name], allowed)
-    allowed = {**Settings().to_saved(), **{"scheduler": ""}} if "scheduler" in head["settings"] else Settings().to_saved()
+    allowed = {**Settings().to_saved(), "scheduler": ""} if "scheduler" in head["settings"] else Settings().to_saved()
     check_keys(f"{HEAD}: settings", head["settings"], allowed)
     check_text("cost", head["settings"]["cost"])
     run = Run(
