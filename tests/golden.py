@@ -1,6 +1,6 @@
 """What the first engine (version 27ac883) answered, as digests: of every file of a saved run, byte for byte.
 
-    KVFRAG_TRACES=folder python tests/golden.py     # writes tests/golden.json again, when what an answer is has changed
+KVFRAG_TRACES=folder python tests/golden.py     # writes tests/golden.json again, when what an answer is has changed
 """
 
 import hashlib

@@ -11,8 +11,6 @@ from random import Random
 import pytest
 
 import reference
-import simulator.engine
-import simulator.results.ledger
 from allocators import Contiguous, Paged
 from growing import NAME
 from scenarios import Scenario, aligned_scenario, compare, moments_of, random_scenario
@@ -94,7 +92,6 @@ def test_aligned_scenarios_equal_the_reference(batch: int) -> None:
             for before, one in pairwise(outcome.log)
         )
     assert min(seen.values()) >= 1, seen
-
 
 
 # Only prefill takes time, 1 ns a token: all that follows it, up to an arrival, happens at one moment.

@@ -14,11 +14,10 @@ from simulator.engine.batch import NEVER, new_batch
 from simulator.engine.bins import move_to_bin, new_bins
 from simulator.engine.compiled import compiled
 from simulator.engine.foreign import foreign_pool
-from simulator.engine.log import new_log
+from simulator.engine.layout import Allocation, Layout
+from simulator.engine.log import Listener, new_log
 from simulator.engine.queue import AGAIN, new_queue
 from simulator.engine.schedulers.fcfs import Fcfs
-from simulator.results.decisions import DecisionLog
-from simulator.results.run import Allocation, Layout
 from simulator.server.settings import Settings
 
 Ints = NDArray[np.int64]
@@ -43,7 +42,7 @@ class Server:
         prompt: Ints,
         output: Ints,
         edges_ps: Sequence[int],
-        log: DecisionLog | None = None,
+        log: Listener | None = None,
     ) -> None:
         self.allocator, self.rows, self.log = allocator, rows, log
         self._arrival_ns, self._edges_ps = arrival_ns, edges_ps
