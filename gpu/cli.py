@@ -13,7 +13,8 @@ import typer
 from allocators.base import InputError, one_of, whole
 from simulator.cli.options import whole_number
 from simulator.cli.printing import console, table
-from simulator.cli.report import check_outputs, write_json
+from simulator.cli.report import write_json
+from simulator.files import check_outputs
 
 if TYPE_CHECKING:
     from gpu.decisions import Log

@@ -16,7 +16,7 @@ from allocators.base import Extent, InputError
 from simulator.files import write_whole
 
 if TYPE_CHECKING:
-    from simulator.results.run import Layout as MemoryMap
+    from simulator.engine.layout import Layout as MemoryMap
     from simulator.results.run import Run
 
 FORMAT = "kvfrag decisions 1"

@@ -1,9 +1,11 @@
 """Files written whole or not at all."""
 
+import errno
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -59,3 +61,37 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[str | None] = ()) -> None:
+    """Raise InputError unless every output, by its option, can be written, is no other's, and none of the inputs."""
+    taken = {os.path.realpath(path): f"an input, {path}" for path in inputs if path}
+    for option, path in outputs.items():
+        if path is not None:
+            _check_writable(f"{option}(={path})", path)
+            other = taken.setdefault(os.path.realpath(path), option)
+            if other != option:
+                raise InputError(f"{option}(={path}) must not be the same file as {other}")
+
+
+def _check_writable(name: str, path: Path) -> None:
+    """Raise InputError unless a file can be written there, as far as that shows. Nothing is left behind."""
+    try:
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            mode = stat.S_IFREG
+        if stat.S_ISREG(mode):
+            real = Path(os.path.realpath(path))
+            with tempfile.TemporaryFile(dir=real.parent):
+                pass
+            if real.exists():
+                real.open("ab").close()
+        elif stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        elif not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError) and not path.parent.exists()
+        reason = f"there is no folder {path.parent}" if missing else error.strerror
+        raise InputError(f"{name} cannot be written: {reason}") from None

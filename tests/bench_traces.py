@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from simulator import Trace
-from simulator.traces.trace import describe
+from simulator.traces.statistics import describe
 
 ROWS = 27_000_000
 WEEK_US = 7 * 86_400 * 10**6

@@ -9,8 +9,8 @@ import pytest
 from allocators import Extent, Paged, check_allocator, make_allocator
 from scenarios import random_scenario
 from simulator import Run, StepCost, Trace, simulate
+from simulator.engine.layout import Layout
 from simulator.results.decisions import DECISION_TYPES
-from simulator.results.run import Layout
 
 Held = dict[int, tuple[list[Extent], int]]
 

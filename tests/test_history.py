@@ -8,8 +8,8 @@ import pytest
 from allocators import Buddy, InputError, Paged, make_allocator
 from scenarios import random_scenario
 from simulator import Run, StepCost, Trace, simulate
+from simulator.engine.layout import Layout
 from simulator.results.history import History, Waiting
-from simulator.results.run import Layout
 
 
 def scenario_run(seed: int, times_s: list[float], decisions: bool = True) -> Run:

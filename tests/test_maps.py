@@ -15,6 +15,7 @@ from allocators import Contiguous, InputError, Paged
 from lesson_runs import buddies, busy, figure6, reserved
 from looks import assert_labels_are_inside_and_apart, words_of
 from simulator import Run, StepCost, Trace, plots, simulate
+from simulator.engine.layout import Layout
 from simulator.plots.instant import InstantMap
 from simulator.plots.mapkey import layout_at
 from simulator.plots.style import INK, settled
@@ -32,7 +33,6 @@ from simulator.results.cells import (
 )
 from simulator.results.history import History
 from simulator.results.hues import HUES, LIGHTNESS, colors_of, key_color, palette
-from simulator.results.run import Layout
 from simulator.results.views import lightness
 
 

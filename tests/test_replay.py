@@ -12,8 +12,9 @@ import pytest
 from allocators import Allocator, Buddy, Contiguous, Extent, InputError, Paged, check_allocator, make_allocator
 from allocators.base import holds_already, holds_none
 from simulator import Run, StepCost, Trace, simulate
+from simulator.engine.layout import Allocation
 from simulator.results.ledger import CATEGORIES
-from simulator.results.run import STATUS, Allocation
+from simulator.results.record import STATUS
 from simulator.results.waits import CAUSES
 
 S = 10**12

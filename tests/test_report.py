@@ -11,8 +11,8 @@ import pytest
 
 from allocators import InputError
 from simulator.cli.printing import table
-from simulator.cli.report import check_outputs, write_json
-from simulator.files import write_whole
+from simulator.cli.report import write_json
+from simulator.files import check_outputs, write_whole
 
 
 def mode_of(path: Path) -> int:

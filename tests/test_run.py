@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from allocators import Contiguous, Extent, Paged
 from saved_runs import EXAMPLE, bits, everything, read
 from simulator import Run, StepCost, Trace, simulate
+from simulator.engine.layout import Allocation, Layout
 from simulator.results.ledger import CATEGORIES, INTEGRALS
-from simulator.results.run import COUNTS, STATUS, TIMELINE_TYPES, Allocation, Layout
+from simulator.results.record import COUNTS, STATUS, TIMELINE_TYPES
 from simulator.results.storage.saved import read_table
 
 

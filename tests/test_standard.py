@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.cli.standard import printable
+from simulator.messages.words import printable
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocators import InputError
+from simulator.traces.statistics import describe
 from simulator.traces.text.fields import MAX_TIME_NS, MAX_TOKENS
-from simulator.traces.trace import Trace, describe, open_trace
+from simulator.traces.trace import Trace, open_trace
 
 
 def small() -> Trace:

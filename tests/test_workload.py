@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from allocators import InputError
 from simulator.traces.arrivals import onoff_cv, poisson_arrivals
-from simulator.traces.trace import Trace, describe
+from simulator.traces.statistics import describe
+from simulator.traces.trace import Trace
 from simulator.traces.workload.profile import Profile, profiles
 from simulator.traces.workload.workload import MAX_REQUESTS, Workload, parse_workload
 

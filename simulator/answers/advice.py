@@ -22,7 +22,7 @@ from simulator.answers.target import parse_share
 from simulator.inputs import AnyTrace, check_trace
 from simulator.messages.showing import Facts, Shown
 from simulator.replay import simulate
-from simulator.results.run import Source
+from simulator.results.record import Source
 from simulator.results.run_notes import merged
 from simulator.server.hardware import Server, ServerFields, server_of
 from simulator.server.settings import Settings

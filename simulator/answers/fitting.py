@@ -26,12 +26,12 @@ from simulator.inputs import (
     with_own_limit,
 )
 from simulator.messages.showing import Facts, Shown, percents
+from simulator.messages.words import counted
 from simulator.replay import simulate
 from simulator.results.ledger import CATEGORIES
 from simulator.results.views import view_shares
 from simulator.server.cost import StepCost
 from simulator.server.hardware import HardwareFields, server_of
-from simulator.traces.schema import counted
 from simulator.traces.trace import Trace
 from simulator.traces.workload.workload import Workload, parse_workload, split_workload
 

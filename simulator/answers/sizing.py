@@ -18,11 +18,11 @@ from allocators.base import whole
 from simulator.answers.target import Target, Trial, judged
 from simulator.inputs import AnyAllocator, AnyTrace, spec_of, trace_of, with_own_block_size, with_own_limit
 from simulator.messages.showing import Facts, Shown
+from simulator.messages.words import counted
 from simulator.replay import simulate
 from simulator.server.cost import format_time_ps
 from simulator.server.hardware import Server, ServerFields, server_of
 from simulator.server.settings import MOST_SLOTS
-from simulator.traces.schema import counted
 from simulator.traces.trace import Trace
 
 CHECKS = 6

@@ -11,10 +11,9 @@ from simulator.answers.advice import Advice
 from simulator.cli.answers_report import compared, hundredths
 from simulator.cli.printing import console, print_head, print_meanings, print_table, say, table
 from simulator.cli.report import REFUSED
-from simulator.cli.standard import printable
+from simulator.messages.words import counted, printable
 from simulator.server.hardware import Server
 from simulator.sweeps.sources import listed_seeds
-from simulator.traces.schema import counted
 
 _BELOW = "below best"
 

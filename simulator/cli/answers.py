@@ -20,7 +20,7 @@ from simulator.cli.options import (
     progress,
     whole_number,
 )
-from simulator.cli.report import check_outputs, write_json
+from simulator.cli.report import write_json
 from simulator.cli.server_options import (
     AllocatorOptions,
     BatchOptions,
@@ -30,7 +30,8 @@ from simulator.cli.server_options import (
     allocator_of,
     server_from,
 )
-from simulator.results.run import Source
+from simulator.files import check_outputs
+from simulator.results.record import Source
 from simulator.results.run_notes import merged
 from simulator.server.hardware import Server
 from simulator.server.settings import Settings

@@ -9,10 +9,9 @@ from simulator.answers.sizing import Size
 from simulator.answers.target import Target, Trial
 from simulator.cli.printing import console, print_head, print_meanings, print_tables, say, table
 from simulator.cli.report import MEANINGS, REFUSED
-from simulator.cli.standard import printable
+from simulator.messages.words import counted, printable
 from simulator.results.views import VIEWS, view_shares
 from simulator.server.hardware import Server
-from simulator.traces.schema import counted
 from simulator.traces.trace import Trace
 
 _GIB = 1 << 30

@@ -32,7 +32,7 @@ from simulator.cli.options import (
     whole_number,
 )
 from simulator.cli.printing import console, print_table, say, table
-from simulator.cli.report import as_json, check_outputs, print_runs, write_json
+from simulator.cli.report import as_json, print_runs, write_json
 from simulator.cli.server_options import (
     AllocatorOptions,
     BatchOptions,
@@ -44,6 +44,7 @@ from simulator.cli.server_options import (
 )
 from simulator.cli.sweep import sweep
 from simulator.cli.trace import trace_app
+from simulator.files import check_outputs
 from simulator.results.run import Run
 from simulator.results.run_notes import all_warnings
 from simulator.results.storage.folder import check_folder

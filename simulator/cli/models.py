@@ -6,7 +6,8 @@ from rich.table import Table
 
 from simulator.cli.options import Json, json_file
 from simulator.cli.printing import console, print_table, say, table
-from simulator.cli.report import check_outputs, write_json
+from simulator.cli.report import write_json
+from simulator.files import check_outputs
 from simulator.server.gpus import GPUS
 from simulator.server.models import MODELS
 

@@ -16,8 +16,9 @@ from simulator.cli.option_groups import OUTPUT, OptionGroup
 from simulator.cli.standard import say
 from simulator.files import write_whole
 from simulator.messages.progress import progress_bar
+from simulator.messages.words import short
 from simulator.traces.public.catalogue import find_file
-from simulator.traces.schema import listed, short
+from simulator.traces.schema import listed
 from simulator.traces.tokenizer import token_counter
 from simulator.traces.trace import Trace, open_trace
 

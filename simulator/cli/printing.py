@@ -18,7 +18,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from simulator.cli.standard import printable
+from simulator.messages.words import printable
 
 _PIPE_COLUMNS = 160
 _ANY_COLUMNS = 10_000

@@ -1,30 +1,24 @@
 """What the command line prints and writes: tables for people, JSON for programs, each file whole or not at all."""
 
-import errno
 import json
-import os
-import stat
 import sys
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from allocators.base import InputError
 from simulator.cli.printing import console, print_head, print_meanings, print_table, print_tables, say, table
-from simulator.cli.standard import printable
 from simulator.files import write_whole
 from simulator.messages.showing import labels
+from simulator.messages.words import counted, printable
 from simulator.results.run import Run
 from simulator.results.run_notes import all_warnings
 from simulator.results.views import VIEWS, view_shares
 from simulator.results.waits import WAITS
 from simulator.server.pool import PoolEstimate
 from simulator.traces.notes import spoken
-from simulator.traces.schema import counted
 from simulator.traces.trace import Trace
 
 MEANINGS = {
@@ -176,40 +170,6 @@ def as_json(runs: Sequence[Run], pool: PoolEstimate | None = None) -> dict[str, 
         "warnings": all_warnings(runs),
         "runs": [run.summary() for run in runs],
     }
-
-
-def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[str | None] = ()) -> None:
-    """Raise InputError unless every output, by its option, can be written, is no other's, and none of the inputs."""
-    taken = {os.path.realpath(path): f"an input, {path}" for path in inputs if path}
-    for option, path in outputs.items():
-        if path is not None:
-            _check_writable(f"{option}(={path})", path)
-            other = taken.setdefault(os.path.realpath(path), option)
-            if other != option:
-                raise InputError(f"{option}(={path}) must not be the same file as {other}")
-
-
-def _check_writable(name: str, path: Path) -> None:
-    """Raise InputError unless a file can be written there, as far as that shows. Nothing is left behind."""
-    try:
-        try:
-            mode = path.stat().st_mode
-        except FileNotFoundError:
-            mode = stat.S_IFREG
-        if stat.S_ISREG(mode):
-            real = Path(os.path.realpath(path))
-            with tempfile.TemporaryFile(dir=real.parent):
-                pass
-            if real.exists():
-                real.open("ab").close()
-        elif stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        elif not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        missing = isinstance(error, FileNotFoundError) and not path.parent.exists()
-        reason = f"there is no folder {path.parent}" if missing else error.strerror
-        raise InputError(f"{name} cannot be written: {reason}") from None
 
 
 def write_json(target: str, content: Mapping[str, Any]) -> None:

@@ -4,28 +4,11 @@ import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from unicodedata import category
 
-_JOINERS = "\u200c\u200d"  # letters of some scripts, and signs made of several, need them; they move nothing
+from simulator.messages.words import printable
+
 STANDARD_OUTPUT = "standard output"
 """The ``filename`` of an OSError that was raised by it: any other is of another file."""
-
-
-def printable(text: str, keep: str = "") -> str:
-    """A text that a terminal shows as it is: what would move the cursor, change colours or turn text around is escaped.
-
-    That is all control characters (``\\x1b``, ``\\n``), line separators, marks of direction (``\\u202e``) and halves
-    of characters; but those in ``keep``.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(one if one in keep else _escaped(one) for one in text)
-
-
-def _escaped(character: str) -> str:
-    if character in _JOINERS or category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-        return character
-    return repr(character)[1:-1]
 
 
 class _Output(TextIOWrapper):

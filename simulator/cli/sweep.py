@@ -28,7 +28,6 @@ from simulator.cli.options import (
     read_trace,
     whole_number,
 )
-from simulator.cli.report import check_outputs
 from simulator.cli.server_options import (
     MAX_BATCH,
     MAX_BATCH_TOKENS,
@@ -42,7 +41,9 @@ from simulator.cli.server_options import (
     as_option,
 )
 from simulator.cli.sweep_report import curves, print_sweep
+from simulator.files import check_outputs
 from simulator.messages.progress import is_watched
+from simulator.messages.words import counted
 from simulator.sweeps.cluster import dask_executor
 from simulator.sweeps.executors import LostError
 from simulator.sweeps.grid import expand, positives, seeds_of, wholes
@@ -51,7 +52,6 @@ from simulator.sweeps.journal import Journal, journal_at
 from simulator.sweeps.plan import Plan, planned
 from simulator.sweeps.sweeping import carry_out_all
 from simulator.traces.public.catalogue import find_file
-from simulator.traces.schema import counted
 from simulator.traces.trace import Trace
 
 _MACHINES = "Machines"

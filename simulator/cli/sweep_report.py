@@ -19,10 +19,9 @@ from simulator.cli.printing import (
     table,
 )
 from simulator.cli.report import MEANINGS, REFUSED
-from simulator.cli.standard import printable
+from simulator.messages.words import counted, printable
 from simulator.results.views import VIEWS
 from simulator.sweeps.bands import Difference, differences, means, varied
-from simulator.traces.schema import counted
 
 _MOST_LINES = 40
 _MOST_NOTES = 12

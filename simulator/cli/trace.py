@@ -29,13 +29,14 @@ from simulator.cli.options import (
     read_trace,
 )
 from simulator.cli.printing import console, print_table, table
-from simulator.cli.report import check_outputs, print_trace, write_json
-from simulator.cli.standard import printable
-from simulator.files import write_whole
+from simulator.cli.report import print_trace, write_json
+from simulator.files import check_outputs, write_whole
+from simulator.messages.words import counted, printable
 from simulator.traces.public.catalogue import CATALOGUE, find_file
 from simulator.traces.public.download import DownloadError, download
-from simulator.traces.schema import NoArrivalsError, counted
-from simulator.traces.trace import Trace, describe
+from simulator.traces.schema import NoArrivalsError
+from simulator.traces.statistics import describe
+from simulator.traces.trace import Trace
 from simulator.traces.workload.profile import measure_profile
 from simulator.traces.workload.workload import parse_workload
 from simulator.traces.write import check_ending, write_trace

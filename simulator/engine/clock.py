@@ -5,9 +5,9 @@ from typing import Any
 
 import simpy
 
+from simulator.engine.layout import Layout
 from simulator.engine.loop import LOOK, PAUSE
 from simulator.engine.server import Server
-from simulator.results.run import Layout
 
 
 def _serve(

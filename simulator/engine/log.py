@@ -1,18 +1,40 @@
 """The decisions of a run as they are made, in arrays that whoever calls the loop empties when they are nearly full."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocators import pool as ask
 from allocators.seam import record, rule
-from simulator.results.decisions import EVENT
+
+KINDS = ("admit", "grow", "finish", "preempt")
+"""``admit``: placed, and ``tokens`` token states are written in this iteration. ``grow``: extents that are new, or
+longer than they were. ``finish`` and ``preempt``: all of them given back, with ``tokens`` written."""
+
+EVENT = ("iteration", "time_ps", "kind", "request", "tokens", "before", "after")
+"""The columns of an event as the loop writes it; ``before`` and ``after``: slots held."""
+
 
 ADMIT, GROW, FINISH, PREEMPT = range(4)
-"""Kinds of decisions, in the order of ``decisions.KINDS``."""
+"""Kinds of decisions, in the order of KINDS."""
 
 _AT_ONCE = 1 << 14  # events, and extents, between two times that the log is emptied
+
+
+class Listener(Protocol):
+    """Who is told the decisions, part by part, while a server runs."""
+
+    def add(
+        self, events: NDArray[np.int64], extents: NDArray[np.int64], rows: NDArray[np.int64], epoch_ps: int
+    ) -> None:
+        """Events in their order (columns EVENT), and the extents that they gave back.
+
+        ``rows``: which row of the trace a request is. Times count from ``epoch_ps``.
+        """
+
+    def still_held(self, request: int, extents: NDArray[np.int64]) -> None:
+        """What a request still holds at the end of the run."""
 
 
 class Log(NamedTuple):

@@ -15,14 +15,13 @@ from simulator.engine.batch import NEVER, new_batch
 from simulator.engine.bins import move_to_bin, new_bins
 from simulator.engine.compiled import compiled
 from simulator.engine.foreign import AllocatorError, Foreign
-from simulator.engine.log import new_log
+from simulator.engine.layout import Allocation, Layout
+from simulator.engine.log import Listener, new_log
 from simulator.engine.queue import AGAIN, new_queue, returning
 from simulator.engine.schedulers import Scheduler, State
 from simulator.engine.schedulers.named import scheduler_of
 from simulator.engine.schedulers.own import forget, own_policy
 from simulator.engine.schedulers.seam import Limits
-from simulator.results.decisions import DecisionLog
-from simulator.results.run import Allocation, Layout
 from simulator.server.settings import Settings
 
 Ints = NDArray[np.int64]
@@ -47,7 +46,7 @@ class Server:
         prompt: Ints,
         output: Ints,
         edges_ps: Sequence[int],
-        log: DecisionLog | None = None,
+        log: Listener | None = None,
     ) -> None:
         self.allocator, self.rows, self.log = allocator, rows, log
         self._arrival_ns, self._edges_ps = arrival_ns, edges_ps

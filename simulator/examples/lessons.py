@@ -9,9 +9,10 @@ from functools import cache
 from typing import NamedTuple
 
 from allocators import Allocator, Buddy, Contiguous, Extent, Paged
+from simulator.engine.layout import Layout
 from simulator.replay import simulate
 from simulator.results.history import History
-from simulator.results.run import Layout, Run
+from simulator.results.run import Run
 from simulator.results.views import view_shares
 from simulator.server.cost import StepCost
 from simulator.traces.trace import Trace

@@ -1,7 +1,6 @@
 """One page to scrub through a run: the address-time map of each allocator, its waste, and any request's block table.
 
-A single file that needs no server and no network: plotly draws the figures, and a script of ours (``simulator/page/web``)
-answers what is under the mouse. The runs travel in the page as packed columns. Maps are images of at most
+A single file that needs no server and no network: plotly draws the figures, and a script of ours (``web/``) answers what is under the mouse. The runs travel in the page as packed columns. Maps are images of at most
 ``MAP_CELLS`` cells and the waste comes in ``WASTE_BINS`` bins, whatever the length of the run; besides these the page
 has the decision logs themselves, as far as it stays below ``MOST_BYTES``, and says on itself what it left out.
 """
@@ -21,15 +20,14 @@ from numpy.typing import NDArray
 
 from allocators.base import InputError, one_of
 from allocators.dotted import optional
-from simulator.cli.report import check_outputs
-from simulator.cli.standard import printable
-from simulator.files import write_whole
+from simulator.files import check_outputs, write_whole
 from simulator.messages.showing import labels
+from simulator.messages.words import printable
 from simulator.results.cells import KINDS, MOST_CELLS, Cells, across_of, cells_over_time, middles, unit_of
 from simulator.results.history import History
 from simulator.results.hues import palette
 from simulator.results.ledger import CATEGORIES
-from simulator.results.run import Run
+from simulator.results.record import Record
 from simulator.results.span import no_time, some_span_s, span_s
 from simulator.results.views import COLORS
 
@@ -47,7 +45,7 @@ _ANCHOR = ("iteration", "time_s", "running", "used", "first_ps")
 _REQUEST = ("arrival_s", "prompt_tokens", "output_tokens")
 
 
-def write_page(runs: Sequence[Run], path: str | os.PathLike[str]) -> None:
+def write_page(runs: Sequence[Record], path: str | os.PathLike[str]) -> None:
     """Write the page of some runs of one trace, which have decision logs, to a file.
 
     Raises InputError when there is none, one has no log, none covers any time, they are of different traces, plotly
@@ -64,7 +62,7 @@ def check_plotly() -> None:
     optional("plotly.offline", "a page needs plotly: pip install 'kvfrag[notebooks]'")
 
 
-def page_of(runs: Sequence[Run]) -> str:
+def page_of(runs: Sequence[Record]) -> str:
     """The page as text."""
     check_plotly()
     from plotly.offline.offline import get_plotlyjs
@@ -72,7 +70,7 @@ def page_of(runs: Sequence[Run]) -> str:
     if not runs:
         raise InputError("runs(=[]) must hold at least one run")
     for run in runs:
-        if not isinstance(run, Run):
+        if not isinstance(run, Record):
             raise InputError(f"a page shows runs, as simulate() makes them, and not a {type(run).__name__}")
         if run.trace.sha256 != runs[0].trace.sha256:
             traces = f"{_called(run)} and {_called(runs[0])}"
@@ -176,7 +174,7 @@ def _run(history: History, name: str, start: float, end: float, packed: _Packed)
     }
 
 
-def _binned(run: Run) -> dict[str, NDArray[np.float32]]:
+def _binned(run: Record) -> dict[str, NDArray[np.float32]]:
     """The timeline in fewer bins: percent of the pool in each category, means over bins of equal length."""
     bins = run.timeline
     groups = np.array_split(np.arange(len(bins)), min(WASTE_BINS, len(bins)))
@@ -229,7 +227,7 @@ def _shrunk(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(_smallest(int(values.max(initial=0)))) if values.dtype.kind in "iu" else values
 
 
-def _called(run: Run) -> str:
+def _called(run: Record) -> str:
     """Its trace, told from others of the same name."""
     return f"{run.trace.name!r} (requests: {run.trace.requests:,}, sha256 {run.trace.sha256[:8]})"
 

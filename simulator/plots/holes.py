@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from allocators.base import InputError
+from simulator.messages.words import counted
 from simulator.plots.checks import covered_instant, one_run
 from simulator.plots.style import (
     FONT_PT,
@@ -21,7 +22,6 @@ from simulator.results.history import History, Waiting
 from simulator.results.run import Run
 from simulator.results.span import no_time, some_span_s
 from simulator.results.views import COLORS
-from simulator.traces.schema import counted
 
 _FREE = ("external", "residual", "idle")
 _MOST_BARS = 24

@@ -9,6 +9,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter
 from numpy.typing import NDArray
 
+from simulator.engine.layout import Layout
+from simulator.messages.words import counted
 from simulator.plots.mapkey import KEY, MOST_NAMES, allocator_of, draw_key, key_of, title, write
 from simulator.plots.style import (
     FRAME,
@@ -25,8 +27,7 @@ from simulator.plots.style import (
 )
 from simulator.results.cells import MOST_CELLS, RESERVED, Cells, across_of, cells_of, middles, unit_of
 from simulator.results.hues import colors_of
-from simulator.results.run import Layout, Run
-from simulator.traces.schema import counted
+from simulator.results.run import Run
 
 
 class InstantMap:

@@ -9,12 +9,13 @@ from matplotlib.patheffects import withStroke
 
 from allocators import make_allocator
 from allocators.base import Allocator, InputError
+from simulator.engine.layout import Layout
 from simulator.plots.checks import instant, one_run
 from simulator.plots.style import FONT_PT, INK, LETTER_EM, draw_labels, head, points_per_unit
 from simulator.results.cells import HOLE, NEVER_USED, RESERVED, ROUNDING, TAIL, WRITTEN
 from simulator.results.history import History
 from simulator.results.hues import key_color
-from simulator.results.run import Layout, Run
+from simulator.results.run import Run
 
 MOST_NAMES = 80
 """Of requests, in one picture."""

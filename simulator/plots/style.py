@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from allocators.base import one_of
-from simulator.cli.standard import printable
+from simulator.messages.words import printable
 
 INK, THIN_INK, FRAME = "#222222", "#777777", "#b0b0b0"
 FONT_PT, SMALL_PT, LEAST_PT = 9.0, 7.5, 5.0

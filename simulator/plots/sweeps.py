@@ -44,8 +44,8 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
     """``y`` against ``x``: a curve for each value of ``by``, the mean of its rows, with its 95 % interval as a band.
 
     ``table`` has a row a run (:func:`simulator.sweep`); rows that agree in ``by``, ``x`` and ``seed`` are averaged, and
-    the interval is that of the mean over the seeds (Student's t, see ``simulator/sweeps/bands.py``); which settings the mean
-    is over is written above. Shares are drawn in percent. Numbers that span a factor of 16 or more get a logarithmic x
+    the interval is that of the mean over the seeds (Student's t, see :mod:`simulator.sweeps.bands`); which settings the
+    mean is over is written above. Shares are drawn in percent. Numbers that span a factor of 16 or more get a logarithmic x
     axis. Raises InputError for a column that is not there, or has nothing to draw.
     """
     groups = _groups(table, x, y, by)

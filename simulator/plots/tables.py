@@ -7,6 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from allocators.base import Extent, InputError, whole
+from simulator.engine.layout import Allocation, Layout
+from simulator.messages.words import counted
 from simulator.plots.mapkey import allocator_of, layout_at
 from simulator.plots.style import (
     FONT_PT,
@@ -21,9 +23,8 @@ from simulator.plots.style import (
     points_per_unit,
     settled,
 )
-from simulator.results.run import Allocation, Layout, Run
+from simulator.results.run import Run
 from simulator.results.views import COLORS
-from simulator.traces.schema import counted
 
 MOST_ROWS = 12
 """Of a column; longer ones have their first and last, and a row that says how many are left out."""

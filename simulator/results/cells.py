@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocators.base import Allocator
+from simulator.engine.layout import Layout
 from simulator.results.history import History
-from simulator.results.run import Layout
 
 HOLE, WRITTEN, RESERVED, NEVER_USED, ROUNDING, TAIL = range(6)
 """What a cell can hold: the ledger's categories of a held slot, a free slot, and one that can never be handed out."""

@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-KINDS = ("admit", "grow", "finish", "preempt")
-"""``admit``: placed, and ``tokens`` token states are written in this iteration. ``grow``: extents that are new, or
-longer than they were. ``finish`` and ``preempt``: all of them given back, with ``tokens`` written."""
+from simulator.engine.log import EVENT, KINDS
 
 DECISION_TYPES = {
     "iteration": "int64",
@@ -27,10 +25,6 @@ DECISION_TYPES = {
 ``iteration``: the first that runs with it, from 0; ``time_s``: when that begins; ``request``: row of the trace;
 ``start`` and ``slots`` of the extent; ``index``: its place among the request's extents.
 """
-
-
-EVENT = ("iteration", "time_ps", "kind", "request", "tokens", "before", "after")
-"""The columns of an event as the loop writes it; ``before`` and ``after``: slots held."""
 
 
 class DecisionLog:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from allocators import make_allocator
 from allocators.base import Allocator, Extent, InputError
+from simulator.engine.layout import Allocation, Layout
 from simulator.results.iteration_times import Clock
-from simulator.results.run import Allocation, Layout, Run
+from simulator.results.record import Record
 from simulator.results.span import span_s
 
 Ints = NDArray[np.int64]
@@ -38,7 +39,7 @@ class History:
     Raises InputError when the run has no decision log.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Record) -> None:
         if run.decisions is None:
             raise InputError(f"run {run.name!r} has no decision log; make it with simulate(..., decisions=True)")
         self.run, self.log = run, run.decisions

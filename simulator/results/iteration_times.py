@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from simulator.results.run import Run
+from simulator.results.record import Record
 
 _MOST_PS = 2.0**62  # beyond it times are computed in Python's integers
 
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 class Clock:
     """The iterations of ``run``, which has the decision log ``log`` and ends at ``end_s``."""
 
-    def __init__(self, run: Run, log: pd.DataFrame, end_s: float) -> None:
+    def __init__(self, run: Record, log: pd.DataFrame, end_s: float) -> None:
         self.run, self.log, self.end_s = run, log, end_s
 
     def iterations(self, times_s: Sequence[float] | Floats) -> Ints:

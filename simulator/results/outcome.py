@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 from allocators.base import Allocator
 from simulator.engine.bins import SUMS
 from simulator.engine.clock import serve
+from simulator.engine.layout import Layout
 from simulator.engine.server import Server, fits_empty
 from simulator.engine.wide import integers
 from simulator.results.decisions import DecisionLog
 from simulator.results.exact import Ints
 from simulator.results.ledger import integrals_of
-from simulator.results.run import STATUS, Layout, Run, Source
+from simulator.results.record import STATUS, Source
+from simulator.results.run import Run
 from simulator.results.tables import requests_table, timeline_table
 from simulator.results.waits import waits_by_cause
 from simulator.server.settings import Settings

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from allocators import Allocator
+from simulator.messages.words import counted
 from simulator.results.run import Run
-from simulator.traces.schema import counted
 
 _REASONS = {
     "too_long": "longer than max_model_len",

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocators.base import InputError
-from simulator.results.run import Run
+from simulator.results.record import Record
 
 
-def span_s(run: Run) -> tuple[float, float]:
+def span_s(run: Record) -> tuple[float, float]:
     """Where what the run covers begins and ends, in seconds; the same twice when it covers no time."""
     start = 0.0 if run.settings.window_s is None else float(run.settings.window_s[0])
     return start, start + run.duration_ps / 10**12
 
 
-def some_span_s(run: Run, what: str) -> tuple[float, float]:
+def some_span_s(run: Record, what: str) -> tuple[float, float]:
     """The same, for ``what`` needs some time. Raises InputError that says why there is none."""
     start, end = span_s(run)
     if not end > start:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from simulator.results.exact import Ints, added, seconds_of
 from simulator.results.ledger import CATEGORIES
-from simulator.results.run import REQUEST_TYPES, WAITED
+from simulator.results.record import REQUEST_TYPES, WAITED
 from simulator.traces.trace import Trace
 
 

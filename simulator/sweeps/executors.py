@@ -14,9 +14,9 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
+from simulator.messages.words import counted
 from simulator.sweeps.jobs import Job, Outcome, carry_out
 from simulator.sweeps.sources import UnseenError
-from simulator.traces.schema import counted
 
 OnDone = Callable[[Job, Outcome], object]
 Check = Callable[[], object]

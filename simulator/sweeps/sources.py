@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from allocators.base import InputError
+from simulator.messages.words import short
 from simulator.sweeps.grid import Several, seeds_of
 from simulator.traces.public.catalogue import find_file
-from simulator.traces.schema import NoArrivalsError, short
+from simulator.traces.schema import NoArrivalsError
 from simulator.traces.trace import Trace, open_trace
 from simulator.traces.workload.profile import profiles
 from simulator.traces.workload.workload import Workload, is_profile_file, parse_workload, split_workload

@@ -9,8 +9,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from allocators.base import InputError
+from simulator.messages.words import short
 from simulator.traces.notes import NANOSECONDS, SECONDS, plain_decimal
-from simulator.traces.schema import ObjectArray, objects, short
+from simulator.traces.schema import ObjectArray, objects
 from simulator.traces.text.fields import MAX_TIME_NS, OK, Fields, IntArray, read_times
 
 NarrowFloat = type[np.float16] | type[np.float32]

@@ -12,10 +12,10 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 
 from allocators.base import InputError
-from simulator.cli.standard import printable
+from simulator.messages.words import printable, short
 from simulator.traces.notes import DATE, MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS
 from simulator.traces.notes import UNITS as SPOKEN
-from simulator.traces.schema import Format, short
+from simulator.traces.schema import Format
 from simulator.traces.text.jsontext import Row, alternatives, literal
 
 ROLES = ("arrival", "prompt", "output", "session", "block_hashes")

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from allocators.base import InputError
+from simulator.messages.words import short
 from simulator.traces.columns import cell
 from simulator.traces.formats import NEUTRAL, OWN_FORMATS, OwnFormat
 from simulator.traces.rows import read_tables
-from simulator.traces.schema import Columns, Reading, Report, short
+from simulator.traces.schema import Columns, Reading, Report
 from simulator.traces.text.jsontext import Rows, json_tables
 from simulator.traces.text.opening import BEGINNING, Text, first_line, is_parquet
 

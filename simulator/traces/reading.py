@@ -10,6 +10,7 @@ import pandas as pd
 
 from allocators.base import InputError, in_short
 from allocators.dotted import own
+from simulator.messages.words import short
 from simulator.traces.columns import NARROW_FLOATS, column_texts, holds_durations, narrow_float, precision_note
 from simulator.traces.formats import FORMATS, NEUTRAL, OWN_FORMATS, OwnFormat, Reader
 from simulator.traces.logs.lookalikes import lookalike
@@ -18,7 +19,7 @@ from simulator.traces.own_readers import own_format, read_own
 from simulator.traces.parquet import column_kinds, parquet_columns, parquet_tables
 from simulator.traces.recognition import chosen, missing, places
 from simulator.traces.rows import read_tables
-from simulator.traces.schema import Columns, Format, NoArrivalsError, Reading, Report, short
+from simulator.traces.schema import Columns, Format, NoArrivalsError, Reading, Report
 from simulator.traces.text.csvtext import csv_header, csv_tables
 from simulator.traces.text.fields import Fields
 from simulator.traces.text.first_rows import beginning, merged

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 
 from allocators.base import InputError
+from simulator.messages.words import short
 from simulator.traces.formats import FORMATS, NEUTRAL
 from simulator.traces.naming import named_format, names_of, option_hint, usual_format, with_doubt
 from simulator.traces.rows import NO_ARRIVALS
-from simulator.traces.schema import Format, NoArrivalsError, Reading, short
+from simulator.traces.schema import Format, NoArrivalsError, Reading
 from simulator.traces.text.jsontext import Row, alternatives
 
 _NAMES, _NAME_CHARS = 50, 40  # of a first row: enough to see what it is like

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocators.base import InputError
+from simulator.messages.words import short
 from simulator.traces.arrivals import poisson_arrivals, positive
 from simulator.traces.naming import as_option, of_columns
 from simulator.traces.notes import DATE, arrival_notes, origin, resolution_ns
-from simulator.traces.schema import Columns, Format, NoArrivalsError, Reading, Report, listed, objects, short
+from simulator.traces.schema import Columns, Format, NoArrivalsError, Reading, Report, listed, objects
 from simulator.traces.text.dates import AWARE, NAIVE, NUMBER, read_arrivals
 from simulator.traces.text.fields import (
     MAX_ROWS,

@@ -54,8 +54,8 @@ class Format:
     that may be called a or b. ``matches`` tells it by its first row (of CSV: the header's names) from another format
     with the same columns. ``block_tokens``: the tokens of a prefix block, where the format says so. ``edit`` rewrites
     rows; ``signs`` are the columns needed before it does, where they are others, and ``also`` more that it looks at.
-    ``clock``: what its time counts from, if that is known (see :mod:`simulator.traces.notes`). ``remark``: noted of every
-    file. ``dates``: the time may be a date too, in all rows or none. ``stated``: the unit of a number is; else seconds
+    ``clock``: what its time counts from, if that is known (see :mod:`simulator.traces.notes`). ``remark``: noted of
+    every file. ``dates``: the time may be a date too, in all rows or none. ``stated``: the unit of a number is; else seconds
     are assumed, and that is noted; a number too large for seconds is an error. ``doubt``: why not even seconds can be
     assumed.
     """
@@ -151,13 +151,3 @@ def listed(dropped: Mapping[str, int]) -> str:
     """The reasons rows were dropped for, with their counts, the most frequent first."""
     ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{reason} ({count:,})" for reason, count in ordered)
-
-
-def counted(number: int, what: str) -> str:
-    """So many of something: ``1 run``, ``2,000 runs``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def short(text: str, length: int = 120) -> str:
-    """A text quoted, on one line and not too long."""
-    return repr(text if len(text) <= length else text[:length] + "...")

@@ -8,7 +8,7 @@ from typing import Any
 
 from allocators.base import InputError
 from allocators.dotted import optional, own
-from simulator.traces.schema import short
+from simulator.messages.words import short
 from simulator.traces.token_counts import TokenCounter
 
 Tokenizer = str | PathLike[str] | Callable[[str], int] | TokenCounter

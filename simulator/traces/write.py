@@ -3,15 +3,13 @@
 import gzip
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from allocators.base import InputError
 from simulator.files import replacing
 from simulator.traces.notes import SECONDS, plain_decimal
 from simulator.traces.parquet import pyarrow
-
-if TYPE_CHECKING:
-    from simulator.traces.trace import Trace
+from simulator.traces.requests import RequestTable
 
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 EXACT_FLOAT_NS = 2**23 * 10**9
@@ -30,7 +28,7 @@ def check_ending(path: Path, name: str = "") -> str:
     raise InputError(f"{name or 'path'}(={path}) must end in one of {', '.join(ENDINGS)}")
 
 
-def write_trace(trace: "Trace", path: Path, advance: Callable[[int], object] | None = None) -> None:
+def write_trace(trace: RequestTable, path: Path, advance: Callable[[int], object] | None = None) -> None:
     """Write a trace to a file in the neutral format. ``advance`` is told the rows as they are written.
 
     Raises InputError when the file cannot be written, or cannot hold a session.
@@ -49,12 +47,12 @@ def write_trace(trace: "Trace", path: Path, advance: Callable[[int], object] | N
                 advance(rows)
 
 
-def _parts(trace: "Trace") -> Iterator["slice[int, int, None]"]:
+def _parts(trace: RequestTable) -> Iterator["slice[int, int, None]"]:
     for first in range(0, len(trace), _ROWS_AT_ONCE):
         yield slice(first, min(first + _ROWS_AT_ONCE, len(trace)))
 
 
-def _write_csv(trace: "Trace", file: IO[bytes]) -> Iterator[int]:
+def _write_csv(trace: RequestTable, file: IO[bytes]) -> Iterator[int]:
     extras = [name for name in ("session", "block_hashes") if getattr(trace, name) is not None]
     file.write(",".join(["arrival_s", "prompt_tokens", "output_tokens", *extras]).encode() + b"\n")
     for part in _parts(trace):
@@ -77,13 +75,13 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",\r\n') else text
 
 
-def _write_gzip(trace: "Trace", file: IO[bytes]) -> Iterator[int]:
+def _write_gzip(trace: RequestTable, file: IO[bytes]) -> Iterator[int]:
     # Without the time and the name the same trace has the same bytes.
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
         yield from _write_csv(trace, packed)  # type: ignore[arg-type]
 
 
-def _write_parquet(trace: "Trace", file: IO[bytes]) -> Iterator[int]:
+def _write_parquet(trace: RequestTable, file: IO[bytes]) -> Iterator[int]:
     library = pyarrow()
     exact = int(trace.arrival_ns[-1]) < EXACT_FLOAT_NS
     fields = {

@@ -6,16 +6,17 @@ from dataclasses import asdict
 from io import BytesIO
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from allocators.base import Extent, InputError
+from simulator.engine.layout import Allocation, Layout
 from simulator.results.decisions import DECISION_TYPES
 from simulator.results.exact import whole_numbers
 from simulator.results.ledger import INTEGRALS
-from simulator.results.run import COUNTS, REQUEST_TYPES, TIMELINE_TYPES, Allocation, Layout, Run, Source
+from simulator.results.record import COUNTS, REQUEST_TYPES, TIMELINE_TYPES, Record, Source
 from simulator.results.storage.folder import (
     DECISIONS,
     HEAD,
@@ -29,6 +30,8 @@ from simulator.results.storage.folder import (
 from simulator.results.storage.soundness import check_keys, check_run, check_text, check_whole
 from simulator.server.settings import Settings
 
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
 FORMAT = "kvfrag run 4"
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     TIMELINE: TIMELINE_TYPES,
@@ -41,7 +44,7 @@ _KEYS = (
 )
 
 
-def save_run(run: Run, folder: Path) -> None:
+def save_run(run: Record, folder: Path) -> None:
     """Write a run into a folder, as :meth:`Run.save` says."""
     check_folder(folder)
     frames = {TIMELINE: run.timeline, REQUESTS: run.requests, DECISIONS: run.decisions}
@@ -70,11 +73,14 @@ def save_run(run: Run, folder: Path) -> None:
         raise InputError(f"{folder} cannot be written: {error.strerror}") from None
 
 
-def load_run(folder: Path) -> Run:
-    """Read what :func:`save_run` wrote. Raises InputError that names the folder and what is wrong with it."""
+def load_run(folder: Path, kind: type[AnyRecord]) -> AnyRecord:
+    """Read what :func:`save_run` wrote, as a ``kind`` of record.
+
+    Raises InputError that names the folder and what is wrong with it.
+    """
     try:
         head, tables = read_files(folder)
-        return _run(json.loads(head), tables)
+        return _run(json.loads(head), tables, kind)
     except OSError as error:
         raise InputError(f"{folder} is not a saved run: {error.strerror} ({error.filename})") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -97,7 +103,7 @@ def read_table(name: str, content: bytes) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _run(head: dict[str, Any], tables: Mapping[str, bytes]) -> Run:
+def _run(head: dict[str, Any], tables: Mapping[str, bytes], kind: type[AnyRecord]) -> AnyRecord:
     """A run from its head and its tables. Raises InputError for what cannot be."""
     if head.get("format") != FORMAT:
         raise InputError(f"its format is {head.get('format')!r}, and this version reads {FORMAT!r}")
@@ -110,7 +116,7 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes]) -> Run:
     allowed = {**Settings().to_saved(), "scheduler": ""} if "scheduler" in head["settings"] else Settings().to_saved()
     check_keys(f"{HEAD}: settings", head["settings"], allowed)
     check_text("cost", head["settings"]["cost"])
-    run = Run(
+    run = kind(
         trace=Source(**head["trace"]),
         allocator=head["allocator"],
         capacity=check_whole("capacity", head["capacity"], 1),

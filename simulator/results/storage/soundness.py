@@ -9,9 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from allocators.base import InputError, in_short
+from simulator.engine.layout import Layout
 from simulator.results.exact import added, exact_sum, seconds_of
 from simulator.results.ledger import CATEGORIES, SATURATED
-from simulator.results.run import WAITED, Layout, Run
+from simulator.results.record import WAITED, Record
 from simulator.results.storage.folder import DECISIONS, REQUESTS, TIMELINE
 from simulator.server.settings import MOST_SLOTS
 
@@ -45,7 +46,7 @@ def check_text(name: str, value: object) -> None:
         raise InputError(f"{name}(={in_short(value)}) must be a text")
 
 
-def check_run(run: Run) -> None:
+def check_run(run: Record) -> None:
     """Raise InputError, naming what is wrong, for a run that no simulation can have had."""
     check_whole("capacity", run.capacity, 1, MOST_SLOTS)
     for name, text in (
@@ -66,7 +67,7 @@ def check_run(run: Run) -> None:
         _check_decisions(run.decisions, run)
 
 
-def _check_integrals(run: Run) -> None:
+def _check_integrals(run: Record) -> None:
     whole, peak = run.integrals, run.counts["peak_batch"]
     for what, names, time, time_ps in (
         ("the categories", CATEGORIES, "duration_ps", run.duration_ps),
@@ -86,7 +87,7 @@ def _check_integrals(run: Run) -> None:
         _expect(whole[name] <= limit, f"integrals: {name}(={whole[name]}) must be <= {other}, which is {limit}")
 
 
-def _check_requests(run: Run) -> None:
+def _check_requests(run: Record) -> None:
     frame, each = run.requests, partial(_each, REQUESTS)
     given = run.trace.requests
     _expect(len(frame) == given, f"{REQUESTS} has {len(frame)} rows, and the trace {given} requests")
@@ -111,7 +112,7 @@ def _check_requests(run: Run) -> None:
     each("wait_ps", whole == added(parts), "is not the sum of its causes")
 
 
-def _check_counts(run: Run) -> None:
+def _check_counts(run: Record) -> None:
     frame, counts = run.requests, run.counts
     found = {name: int((frame["status"] == name).sum()) for name in ("finished", "too_long", "never_fits")}
     found["preemptions"] = exact_sum(frame["preemptions"].to_numpy())
@@ -122,7 +123,7 @@ def _check_counts(run: Run) -> None:
     _expect(least <= peak <= most * least, f"counts: peak_batch(={peak}) must be from {least} to {most * least}")
 
 
-def _check_timeline(run: Run) -> None:
+def _check_timeline(run: Record) -> None:
     frame, each, count = run.timeline, partial(_each, TIMELINE), len(run.timeline)
     start_ps = run.settings.window_ps[0] if run.settings.window_ps else 0
     edges = seconds_of([start_ps + run.duration_ps * k // count for k in range(count + 1)])
@@ -144,7 +145,7 @@ def _check_timeline(run: Run) -> None:
     _expect(right, f"{TIMELINE}, column preemptions adds up to {begun:g}, and counts: preemptions is {most}")
 
 
-def _check_layout(name: str, layout: Layout, run: Run) -> None:
+def _check_layout(name: str, layout: Layout, run: Record) -> None:
     check_whole(f"{name}: time_ps", layout.time_ps)
     if layout.iteration is not None:
         check_whole(f"{name}: iteration", layout.iteration, 0, run.counts["iterations"] - 1)
@@ -160,7 +161,7 @@ def _check_layout(name: str, layout: Layout, run: Run) -> None:
             check_whole(f"{name}: slots of an extent", extent.slots, 1, run.capacity - extent.start)
 
 
-def _check_decisions(frame: pd.DataFrame, run: Run) -> None:
+def _check_decisions(frame: pd.DataFrame, run: Record) -> None:
     each, columns = partial(_each, DECISIONS), {name: frame[name].to_numpy() for name in frame.columns}
     iteration, time_s, request, index = (columns[name] for name in ("iteration", "time_s", "request", "index"))
     each("iteration", _within(iteration, 0, run.counts["iterations"]), "is not one of the run")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from allocators.base import InputError
-from simulator.traces.schema import short
+from simulator.messages.words import short
 
 DASH = "-"
 """What names standard input on a command line."""
