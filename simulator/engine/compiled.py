@@ -28,7 +28,7 @@ _KEPT = 4  # folders of other versions
 _OPTIONS = {"_nrt": False, "forceinline": True}
 
 
-def _register(function: Callable[..., Any]) -> None:
+def register(function: Callable[..., Any]) -> None:
     """Let compiled code call a rule."""
 
     @overload(function, strict=False, jit_options=_OPTIONS)
@@ -44,15 +44,20 @@ def _register_question(asked: Callable[..., Any]) -> None:
         return seam.ANSWERS.get((asked, getattr(state, "instance_class", object)))
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, compiled when it is first called, together with all rules and answers that are registered by then."""
+def compiled(function: Callable[..., Any], kept_in: str | None = "") -> Callable[..., Any]:
+    """The function, compiled when it is first called, together with all rules and answers that are registered by then.
+
+    ``kept_in``: in which folder of the cache folder; None: not kept.
+    """
     while _RULES:
-        _register(_RULES.pop())
+        register(_RULES.pop())
     while _QUESTIONS:
         _register_question(_QUESTIONS.pop())
+    if kept_in is None:
+        return njit(_nrt=False)(function)
     before = numba.config.CACHE_DIR
     try:
-        numba.config.CACHE_DIR = str(cache_folder())
+        numba.config.CACHE_DIR = str(cache_folder() / kept_in)
         return njit(cache=True, _nrt=False)(function)
     except (RuntimeError, OSError):  # no folder can be written
         return njit(_nrt=False)(function)
