@@ -33,7 +33,7 @@ _COMPILED: dict[Any, str] = {}
 """What has been made by :func:`compiled`: whether it is kept."""
 
 
-def _register(function: Callable[..., Any]) -> None:
+def register(function: Callable[..., Any]) -> None:
     """Let compiled code call a rule."""
 
     @overload(function, strict=False, jit_options=_INLINED)
@@ -49,23 +49,30 @@ def _register_question(asked: Callable[..., Any]) -> None:
         return seam.ANSWERS.get((asked, getattr(state, "instance_class", object)))
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, compiled when it is first called, with all rules and answers that are registered by then."""
+def compiled(function: Callable[..., Any], kept_in: str | None = "") -> Callable[..., Any]:
+    """The function, compiled when it is first called, with all rules and answers that are registered by then.
+
+    ``kept_in``: in which folder of the cache folder; None: not kept.
+    """
     while _RULES:
-        _register(_RULES.pop())
+        register(_RULES.pop())
     while _QUESTIONS:
         _register_question(_QUESTIONS.pop())
     made: Callable[..., Any]
     config: Any = numba.config
     before = config.CACHE_DIR
     try:
-        config.CACHE_DIR = str(cache_folder())
+        if kept_in is None:
+            raise RuntimeError
+        config.CACHE_DIR = str(cache_folder() / kept_in)
         made = numba.njit(cache=True, **_NO_COUNTS)(function)
         _forgive(made)
         _COMPILED[made] = f"once, it is kept in {_above()}"
     except (RuntimeError, OSError):
         made = numba.njit(**_NO_COUNTS)(function)
-        _COMPILED[made] = f"each time anew, as {_above()} cannot be written"
+        _COMPILED[made] = (
+            f"each time anew, as {_above()} cannot be written" if kept_in is not None else "each time anew"
+        )
     finally:
         config.CACHE_DIR = before
     return made

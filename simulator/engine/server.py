@@ -1,10 +1,11 @@
 """One server: its queue, batch and pool, and what has come of them. Between two calls nothing moves."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from allocators import pool as ask
@@ -19,8 +20,9 @@ from simulator.engine.layout import Allocation, Layout
 from simulator.engine.log import Listener, new_log
 from simulator.engine.queue import AGAIN, new_queue, returning
 from simulator.engine.schedulers import Scheduler, State
-from simulator.engine.schedulers.named import scheduler_of
-from simulator.engine.schedulers.own import forget, own_policy
+from simulator.engine.schedulers.faults import FAULTS
+from simulator.engine.schedulers.named import name_of, scheduler_of
+from simulator.engine.schedulers.own import Plain, compiled_scheduler, forget, plain_policy, reason
 from simulator.engine.schedulers.seam import Limits
 from simulator.server.settings import Settings
 
@@ -70,8 +72,10 @@ class Server:
             allocator.contiguous,
             int(allocator.tail_slots),
         )
-        state = limits, self.batch, self.queue, self.pool, self.events, self.clock
-        self.policy = self._policy(scheduler_of(settings.scheduler), state)
+        self._state = State(limits, self.batch, self.queue, self.pool, self.events, self.clock)
+        self._choose(scheduler_of(settings.scheduler))
+        self.notes: tuple[str, ...] = ()
+        """What is worth a word about how it ran."""
         self.epoch_ps = 0
         """What the loop's clock counts from."""
         self._earlier: list[tuple[int, list[tuple[Ints, Ints]]]] = []
@@ -79,13 +83,22 @@ class Server:
         self._count_from(0)
         move_to_bin(self.bins, 0)
 
-    def _policy(self, scheduler: type[State] | Scheduler, state: tuple[Any, ...]) -> Any:
-        """What the loop asks: the state of a scheduler of the project, or a stand-in for a user's own."""
-        if isinstance(scheduler, type):
-            return scheduler(*state)
-        policy = own_policy(scheduler, State(*state))
-        weakref.finalize(self, forget, policy)
-        return policy
+    def _choose(self, scheduler: type[State] | Scheduler) -> None:
+        """What the loop asks, and the loop that does: of a scheduler of the project, or of a user's own."""
+        self._advance: Callable[..., int] = loop.advance
+        self._own = None if isinstance(scheduler, type) else scheduler
+        if self._own is not None:
+            scheduler, self._advance = compiled_scheduler(self._own, loop.advance)
+        self.policy: Any = scheduler(*self._state)
+
+    def _ask_in_python(self, error: NumbaError) -> None:
+        """Numba does not understand the user's own scheduler: it is called as it is from here on."""
+        assert self._own is not None
+        name, why = name_of(self._own), reason(error)
+        self.notes += (f"scheduler {name} runs as plain Python, many times as slow: numba says: {why}",)
+        self._advance = loop.advance
+        self.policy = plain_policy(self._own, self._state)
+        weakref.finalize(self, forget, self.policy)
 
     @property
     def now_ps(self) -> int:
@@ -101,14 +114,7 @@ class Server:
         if self.clock.now >= loop.FARTHEST_PS:
             self._count_from(self.now_ps)
         until, look = (NEVER if time is None else min(time - self.epoch_ps, NEVER) for time in (until_ps, look_ps))
-        try:
-            why = loop.advance(
-                *(self.policy, self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock),
-                *(min(until, loop.FARTHEST_PS), look, self.allocator.capacity),
-            )
-        except AllocatorError:
-            assert self._foreign and self._foreign.error
-            raise self._foreign.error from None
+        why = self._ask_loop(min(until, loop.FARTHEST_PS), look)
         if why == loop.BROKEN:
             raise self._broken_promise()
         if why == loop.UNBALANCED:
@@ -118,6 +124,19 @@ class Server:
         if why == loop.FULL or (why == loop.REACHED and self.clock.now < until):
             return loop.PAUSE
         return int(why)
+
+    def _ask_loop(self, until: int, look: int) -> int:
+        rest = (self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock)
+        try:
+            return int(self._advance(self.policy, *rest, until, look, self.allocator.capacity))
+        except AllocatorError:
+            assert self._foreign and self._foreign.error
+            raise self._foreign.error from None
+        except NumbaError as error:
+            if self._own is None or isinstance(self.policy, Plain):
+                raise
+            self._ask_in_python(error)
+            return self._ask_loop(until, look)
 
     def layout(self, time_ps: int) -> Layout:
         """The memory map at a time that the planned iterations hold, their writes included; else nobody runs then."""
@@ -216,6 +235,11 @@ class Server:
         now.events = now.extents = 0
 
     def _broken_promise(self) -> RuntimeError:
+        if self.clock.broken in FAULTS:
+            assert self._own is not None
+            what = f"{FAULTS[int(self.clock.broken)](self._state)} (iteration {self.clock.iteration})"
+            name = name_of(self._own)
+            return RuntimeError(f"scheduler {name} broke a promise: {what}; simulator.check_scheduler tells more")
         row = int(self.clock.head)
         held, prompt = int(self.clock.broken) - 1, int(self.queue.prompt[row])
         did = f"gave {held} slots for" if held else "refused, in an empty pool,"

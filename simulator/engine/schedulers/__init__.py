@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from simulator.engine.queue import BATCH, EXTERNAL, NOBODY, PREEMPTED, RESIDUAL, TOKENS
 from simulator.engine.schedulers.fcfs import Fcfs
 from simulator.engine.schedulers.seam import ONE, UNTIL_ARRIVAL, UNTIL_LEAVING, State
-from simulator.engine.schedulers.steps import admit, grow, head, preempt, waiting
+from simulator.engine.schedulers.steps import admit, grow, head, preempt, row_at, waiting
 
 __all__ = [
     "BATCH",
@@ -27,6 +27,7 @@ __all__ = [
     "grow",
     "head",
     "preempt",
+    "row_at",
     "waiting",
 ]
 

@@ -1,91 +1,137 @@
-"""A scheduler of a user's own, in plain Python, behind the question that the loop asks.
+"""A scheduler of a user's own: compiled into the loop if numba understands it, else called from there as it is.
 
-The arrays of a server are the same for compiled code and for Python, so all that crosses over is a number: the function
-works on the server itself, with the rules in ``steps.py`` as they stand. What it decides is checked each time.
+Either way it works on the server itself, with the rules in ``steps.py``, and what it decides is checked each time.
 """
 
-from typing import NamedTuple
+import hashlib
+import re
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from numba import objmode
+from numba.core.errors import NumbaError
 
-from allocators.seam import answer
-from simulator.engine.queue import NOBODY, PREEMPTED
+from allocators.seam import ANSWERS, answer
+from simulator.engine.compiled import compiled, register
 from simulator.engine.schedulers import Scheduler, State
+from simulator.engine.schedulers.faults import checked
 from simulator.engine.schedulers.named import name_of
-from simulator.engine.schedulers.seam import ONE, UNTIL_LEAVING, schedule
-from simulator.engine.schedulers.steps import NOT_WAITING, waiting
+from simulator.engine.schedulers.seam import schedule
 
-_OWN: dict[int, tuple[Scheduler, State]] = {}
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_FRAME = ("During:", "raised from", 'File "')
+_OURS = ("allocators.", "simulator.")
+_COMPILED: dict[Any, tuple[type[State], Callable[..., Any]]] = {}
+_ANSWER = """
+def schedule_own(state):
+    preemptions = state.queue.now.preemptions
+    why = decide(state)
+    return checked(state, why, state.queue.now.preemptions - preemptions)
+"""
 
-_REASONS = "NOBODY, EXTERNAL, RESIDUAL, BATCH, TOKENS or PREEMPTED of simulator.engine.schedulers"
+
+def compiled_scheduler(function: Scheduler, loop: Callable[..., Any]) -> tuple[type[State], Callable[..., Any]]:
+    """The type of its state, and the loop that asks it, which is compiled when it is first called.
+
+    The machine code is kept on disk under a digest of all that the function is made of, if that can be told.
+    """
+    known = _digest(function)
+    key = known or function
+    if key not in _COMPILED:
+        # The machine code names the type: it must have the same name in the next process.
+        name = f"Own_{known or len(_COMPILED)}"
+        state = types.new_class(name, (State,), exec_body=lambda names: names.update(__module__=__name__, __slots__=()))
+        globals()[name] = state
+        for own in _functions(function):
+            register(own)
+        names: dict[str, Any] = {"decide": function, "checked": checked}
+        exec(_ANSWER, names)
+        ANSWERS[schedule, state] = names["schedule_own"]
+        _COMPILED[key] = state, compiled(getattr(loop, "py_func", loop), f"own-{known}" if known else None)
+    return _COMPILED[key]
 
 
-class Own(NamedTuple):
-    """A number that stands for the function and the server."""
+def _functions(function: Callable[..., Any]) -> Iterator[types.FunctionType]:
+    """The function and those that it calls, as far as they are a user's own."""
+    seen: list[Any] = []
+    ahead: list[Any] = [function]
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, types.FunctionType) and one not in seen and not one.__module__.startswith(_OURS):
+            seen.append(one)
+            yield one
+            ahead += [value for _, value in _named_in(one)]
+
+
+def _named_in(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """What the code of a function names, and what that is."""
+    code, cells = function.__code__, function.__closure__ or ()
+    free = [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, cells, strict=True)]
+    return free + [(name, function.__globals__[name]) for name in code.co_names if name in function.__globals__]
+
+
+def _digest(function: Callable[..., Any]) -> str | None:
+    """Of the code of a function, and of all that it names; None if something in it is neither code nor a number."""
+    digest = hashlib.sha256()
+    for own in _functions(function):
+        code = own.__code__
+        if any(isinstance(one, types.CodeType) for one in code.co_consts) or own.__kwdefaults__:
+            return None
+        parts: list[Any] = [code.co_code, code.co_consts, code.co_names, code.co_varnames, own.__defaults__]
+        for name, value in _named_in(own):
+            if isinstance(value, types.ModuleType | types.FunctionType):
+                parts.append((name, value.__name__))
+            elif isinstance(value, bool | int | float | str | None):
+                parts.append((name, value))
+            else:
+                return None
+        digest.update(repr(parts).encode())
+    return digest.hexdigest()[:16]
+
+
+def reason(error: NumbaError) -> str:
+    """What numba does not understand, out of all that it says."""
+    lines = [line.strip() for line in _ESCAPES.sub("", str(error)).splitlines() if line.strip()]
+    end = next((number for number, line in enumerate(lines) if line.startswith(_FRAME)), len(lines))
+    where = next((line.rstrip(":") for line in lines[end:] if line.startswith('File "')), "")
+    return f"{lines[max(end - 1, 0)]} ({Path(where[6:].partition(chr(34))[0]).name}{where[6:].partition(chr(34))[2]})"
+
+
+_PLAIN: dict[int, tuple[Scheduler, State]] = {}
+
+
+class Plain(NamedTuple):
+    """A number that stands for a function and a server, which compiled code cannot hold."""
 
     handle: int
 
 
-def own_policy(function: Scheduler, state: State) -> Own:
-    """What asks the function about this server; until it is forgotten."""
-    handle = next(number for number in range(len(_OWN) + 1) if number not in _OWN)
-    _OWN[handle] = function, state
-    return Own(handle)
+def plain_policy(function: Scheduler, state: State) -> Plain:
+    """What calls the function as it is; until it is forgotten."""
+    handle = next(number for number in range(len(_PLAIN) + 1) if number not in _PLAIN)
+    _PLAIN[handle] = function, state
+    return Plain(handle)
 
 
-def forget(policy: Own) -> None:
+def forget(policy: Plain) -> None:
     """Let go of the function and the server."""
-    del _OWN[policy.handle]
+    del _PLAIN[policy.handle]
 
 
 def _decide(handle: int) -> int:
-    function, state = _OWN[handle]
-    preemptions = int(state.queue.now.preemptions)
+    function, state = _PLAIN[handle]
+    preemptions = state.queue.now.preemptions
     why = function(state)
-    broken = _broken(state, why, int(state.queue.now.preemptions) - preemptions)
-    if broken:
-        raise RuntimeError(
-            f"scheduler {name_of(function)} broke a promise: {broken} (iteration {state.clock.iteration}); "
-            "simulator.check_scheduler tells more"
-        )
-    return int(why)
+    if isinstance(why, bool) or not hasattr(why, "__index__"):
+        reasons = "NOBODY, EXTERNAL, RESIDUAL, BATCH, TOKENS or PREEMPTED of simulator.engine.schedulers"
+        raise RuntimeError(f"scheduler {name_of(function)} returned {why!r}, and not one of {reasons}")
+    return checked(state, int(why.__index__()), state.queue.now.preemptions - preemptions)
 
 
-def _broken(state: State, why: object, preemptions: int) -> str:
-    """What a decision breaks; nothing as a rule."""
-    batch, clock = state.batch.now, state.clock
-    running, head = int(batch.count), int(clock.head)
-    if clock.broken == NOT_WAITING:
-        return f"it admits row {head}, which does not wait"
-    if clock.broken:
-        return ""  # by the allocator, which is told elsewhere
-    if isinstance(why, bool) or not hasattr(why, "__index__") or not NOBODY <= why <= PREEMPTED:  # type: ignore[operator]
-        return f"it returns {why!r}, and not {_REASONS}"
-    if batch.next_grow <= clock.iteration:
-        return "a running request has no room for its next token; grow(state) first"
-    if running > state.limits.max_batch:
-        return f"{running} requests run, and max_batch is {state.limits.max_batch}"
-    tokens = running + int(clock.joining)
-    if tokens > state.limits.max_batch_tokens and running > 1 and clock.joining:
-        return f"{tokens} new tokens, and max_batch_tokens is {state.limits.max_batch_tokens}"
-    if why == PREEMPTED and not preemptions:
-        return "it returns PREEMPTED, and nobody was preempted"
-    rows = waiting(state)
-    if why == NOBODY and len(rows):
-        return f"it returns NOBODY, and {len(rows)} wait"
-    if why not in (NOBODY, PREEMPTED) and head not in rows:
-        return (
-            f"clock.head is {head}, and that row does not wait: admit(state, row) sets it, or set it to who was stopped"
-        )
-    if not running and not preemptions:
-        return f"it admits nobody although nothing runs, and {len(rows)} wait: that would go on for ever"
-    if not ONE <= clock.alike <= UNTIL_LEAVING:
-        return f"clock.alike is {clock.alike}, and not ONE, UNTIL_ARRIVAL or UNTIL_LEAVING"
-    return ""
-
-
-@answer(schedule, Own)
-def _schedule(policy: Own) -> int:
+@answer(schedule, Plain)
+def _schedule(policy: Plain) -> int:
     handle = policy.handle
     with objmode(why="int64"):
         why = _decide(handle)

@@ -1,17 +1,12 @@
 """The steps of an iteration that schedulers are made of: grow, preempt, look at who waits, admit (semantics.md, 3)."""
 
-import numpy as np
-from numpy.typing import NDArray
-
 from allocators import pool as ask
 from allocators.seam import rule
 from simulator.engine.batch import extend, find_next, join, seat_of_next
 from simulator.engine.preemption import preempt_newest
 from simulator.engine.queue import BATCH, EXTERNAL, NOBODY, RESIDUAL, TOKENS, arrived_place, head_of, place_of, take
+from simulator.engine.schedulers.faults import NOT_WAITING
 from simulator.engine.schedulers.seam import State
-
-NOT_WAITING = -1
-"""What ``clock.broken`` says of a scheduler that admits a row that does not wait."""
 
 
 @rule
@@ -44,13 +39,15 @@ def head(state: State) -> int:
 
 
 @rule
-def waiting(state: State) -> NDArray[np.int32]:
-    """The rows that wait: those that were preempted, the newest first, then in order of arrival.
+def waiting(state: State) -> int:
+    """How many wait."""
+    return arrived_place(state.queue, state.clock) - state.queue.now.first
 
-    A view, in which admitting a row moves the others: look again after it.
-    """
-    place = arrived_place(state.queue, state.clock)
-    return state.queue.line[state.queue.now.first : place]
+
+@rule
+def row_at(state: State, place: int) -> int:
+    """Who waits at a place of the queue, from 0: those that were preempted, the newest first, then by arrival."""
+    return state.queue.line[state.queue.now.first + place]
 
 
 @rule
