@@ -1,6 +1,7 @@
 """SimPy's clock, in whole picoseconds, and the processes on it: a server, and the moments of memory maps."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import simpy
@@ -10,6 +11,18 @@ from simulator.engine.loop import LOOK, PAUSE
 from simulator.engine.server import Server
 
 
+class _FailedError(Exception):
+    """Carries what a server raised: SimPy raises a copy of it, which not every exception can be made of."""
+
+
+@contextmanager
+def _carried() -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        raise _FailedError(error) from None
+
+
 def _serve(
     env: simpy.Environment, server: Server, end_ps: int | None, on_progress: Callable[[int], object]
 ) -> Generator[simpy.Event, Any, None]:
@@ -17,7 +30,8 @@ def _serve(
     while True:
         event = env.peek()
         event_ps = None if event == simpy.core.Infinity else int(event)
-        why = server.advance(end_ps, event_ps)
+        with _carried():
+            why = server.advance(end_ps, event_ps)
         on_progress(int(server.clock.finished))
         if why == LOOK:
             yield env.timeout(event - env.now)
@@ -33,7 +47,8 @@ def _look(
     """Keep the memory map at each of these times, which ascend."""
     for time_ps in times_ps:
         yield env.timeout(time_ps - env.now)
-        layouts.append(server.layout(time_ps))
+        with _carried():
+            layouts.append(server.layout(time_ps))
 
 
 def serve(
@@ -47,6 +62,9 @@ def serve(
     layouts: list[Layout] = []
     env.process(_look(env, server, layout_times_ps, layouts))
     env.process(_serve(env, server, end_ps, on_progress))
-    env.run()
+    try:
+        env.run()
+    except _FailedError as failed:
+        raise failed.args[0] from None
     server.close()
     return layouts

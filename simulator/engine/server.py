@@ -130,13 +130,17 @@ class Server:
         try:
             return int(self._advance(self.policy, *rest, until, look, self.allocator.capacity))
         except AllocatorError:
-            assert self._foreign and self._foreign.error
-            raise self._foreign.error from None
+            raise self._raised() from None
         except NumbaError as error:
             if self._own is None or isinstance(self.policy, Plain):
                 raise
             self._ask_in_python(error)
             return self._ask_loop(until, look)
+
+    def _raised(self) -> BaseException:
+        """What a user's own allocator has raised."""
+        assert self._foreign and self._foreign.error
+        return self._foreign.error
 
     def layout(self, time_ps: int) -> Layout:
         """The memory map at a time that the planned iterations hold, their writes included; else nobody runs then."""
@@ -175,7 +179,10 @@ class Server:
 
     def _extents(self, seat: int, held: int) -> tuple[Extent, ...]:
         extents = np.zeros((held, 2), np.int64)
-        count = ask.copy_extents(self.pool, seat, extents, 0)
+        try:
+            count = ask.copy_extents(self.pool, seat, extents, 0)
+        except AllocatorError:
+            raise self._raised() from None
         return tuple(Extent(*extent) for extent in extents[:count].tolist())
 
     def close(self) -> None:

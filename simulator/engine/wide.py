@@ -13,7 +13,7 @@ _LOW_WORD, _LOW_HALF = (1 << _WORD) - 1, (1 << _HALF) - 1
 
 @rule
 def add_product(total: NDArray[np.int64], a: int, b: int) -> None:
-    """``total`` (low and high word) += a x b, each from 0 to 2^62 - 1."""
+    """``total`` (low and high word) += a x b, each from 0 to 2^62 - 1; ``total`` must stay below 2^125."""
     a_low, a_high = a & _LOW_HALF, a >> _HALF
     b_low, b_high = b & _LOW_HALF, b >> _HALF
     middle = a_low * b_high + a_high * b_low
