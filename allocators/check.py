@@ -1,20 +1,14 @@
 """The conformance kit: drive any allocator through random steps and raise on the first broken promise."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from math import exp, log
 from typing import TYPE_CHECKING
 
 from allocators.base import Allocator, Extent, InputError, MisuseError, in_short
+from allocators.twins import BrokenPromiseError, Twins
 
 if TYPE_CHECKING:
     from numpy.random import Generator
-
-State = tuple[int, int, dict[int, tuple[Extent, ...]]]
-
-
-class BrokenPromiseError(AssertionError):
-    """An allocator did not keep the protocol of ``allocators/base.py``; the message says where."""
 
 
 def check_allocator(factory: Callable[[], Allocator], steps: int = 2000, seed: int = 0) -> None:
@@ -51,25 +45,16 @@ def check_allocator(factory: Callable[[], Allocator], steps: int = 2000, seed: i
         raise BrokenPromiseError(drive.told(f"raised {type(error).__name__}: {error}")) from error
 
 
-class _Drive:
+class _Drive(Twins):
+    """Random calls, and what each must do."""
+
     def __init__(self, factory: Callable[[], Allocator], rng: "Generator", seed: int) -> None:
-        self.factory = factory
-        self.allocator, self.twin = factory(), factory()
-        self.rng, self.seed, self.step = rng, seed, 0
-        self.call = "new"
-        self.held: dict[int, tuple[int, int]] = {}  # request -> prompt and output tokens
-        self.next_id = 0
+        super().__init__(factory, seed)
+        self.rng = rng
         self.refused: tuple[int, int] | None = None  # tokens of a request refused since the last release
         limit = getattr(self.allocator, "max_model_len", None)
         beyond = self.allocator.capacity + 2  # prompt + output of a request that cannot fit
         self.longest = beyond if limit is None else min(limit, beyond)
-
-    def told(self, broken: str) -> str:
-        return f"{self.allocator.spec}: {broken} (seed {self.seed}, step {self.step}, {self.call})"
-
-    def expect(self, kept: bool, broken: str) -> None:
-        if not kept:
-            raise BrokenPromiseError(self.told(broken))
 
     def new_pool(self) -> None:
         self.expect(isinstance(self.allocator.spec, str), "spec is not a text")
@@ -240,51 +225,3 @@ class _Drive:
             self.both(lambda allocator: allocator.release(request))  # noqa: B023
         self.call = "after filling the pool and releasing all"
         self.expect(self.state() == self.empty, "not all of the pool came back")
-
-    def both(self, call: Callable[[Allocator], int]) -> int:
-        """The call on both allocators, which must answer alike."""
-        first, second = call(self.allocator), call(self.twin)
-        self.expect(first == second, f"the same calls gave {first} and {second}")
-        return first
-
-    def state(self) -> State:
-        """Free, largest free and everyone's extents, after checking that they make sense together."""
-        allocator = self.allocator
-        extents = {request: tuple(allocator.extents(request)) for request in self.held_ids()}
-        self.expect(
-            extents == {request: tuple(self.twin.extents(request)) for request in extents},
-            "the same calls gave other addresses",
-        )
-        runs = sorted(extent for own in extents.values() for extent in own)
-        edges = [Extent(0, 0), *runs, Extent(allocator.capacity, 0)]
-        self.expect(all(extent.slots > 0 for extent in runs), "an extent is empty")
-        self.expect(
-            all(low.end <= high.start for low, high in pairwise(edges)), f"extents overlap or leave the pool: {runs}"
-        )
-        for request, own in extents.items():
-            one = len(own) == 1 or not allocator.contiguous
-            self.expect(one, f"contiguous is True, and request {request} lies in {len(own)} extents")
-            held = allocator.held_slots(request)
-            self.expect(sum(e.slots for e in own) == held, f"the extents of request {request} do not add up to {held}")
-        free, largest, tail = allocator.free_slots, allocator.largest_free_slots, allocator.tail_slots
-        held = sum(extent.slots for extent in runs)
-        self.expect(free + held == allocator.capacity, f"free {free} + held {held} != capacity {allocator.capacity}")
-        self.expect(tail >= 0, f"tail_slots is {tail}")
-        self.expect(0 <= largest <= free - tail, f"largest_free_slots {largest} > free {free} - tail {tail}")
-        anywhere = allocator.contiguous or largest == free - tail
-        self.expect(anywhere, f"it is not contiguous, and largest_free_slots {largest} < free {free} - tail {tail}")
-        if allocator.contiguous:
-            hole = max(high.start - low.end for low, high in pairwise(edges))
-            self.expect(largest <= hole, f"largest_free_slots {largest}, but the largest hole has {hole}")
-        return free, largest, extents
-
-    def held_ids(self) -> list[int]:
-        """Requests that hold memory: those known, and the one that an admit may just have placed."""
-        ids = list(self.held)
-        if self.call.startswith(f"admit({self.next_id},"):
-            try:
-                if self.allocator.extents(self.next_id):
-                    ids.append(self.next_id)
-            except MisuseError:
-                pass
-        return ids

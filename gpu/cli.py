@@ -12,8 +12,7 @@ import typer
 
 from allocators.base import InputError, one_of, whole
 from simulator.cli.options import whole_number
-from simulator.cli.printing import console, table
-from simulator.cli.report import write_json
+from simulator.cli.tables.printing import console, table
 from simulator.files import check_outputs
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ def check(
     say = (lambda _: None) if json == "-" else print
     checks = [check_log(log, layout_of(kv_heads, head_dim, dtype), query_heads, device, say) for log in logs]
     if json:
+        from simulator.cli.tables.report import write_json
+
         write_json(json, {"checks": [done.to_dict() for done in checks]})
     if not all(done.equal for done in checks):
         raise typer.Exit(1)
@@ -107,8 +108,8 @@ def _simulated(
 ) -> "list[Log]":
     """Simulate a trace with each allocator, with memory maps at equal distances, and return the logs."""
     from gpu.decisions import log_of
-    from simulator.cli.app import MAPS, recorded
     from simulator.cli.options import read_trace
+    from simulator.cli.run import MAPS, recorded
     from simulator.cli.server_options import allocator_of, as_option
     from simulator.server.hardware import server_of
 
@@ -149,6 +150,8 @@ def bench(
         say(f"{'met' if bar['met'] else 'missed'}: {bar['bar']}: {measured}")
     if json:
         table_rows = [asdict(row) for row in rows]
+        from simulator.cli.tables.report import write_json
+
         write_json(json, {"environment": where, "ceilings_tb_per_s": ceilings, "bench": table_rows, "bars": bars})
 
 
@@ -182,6 +185,8 @@ def compile_(
             shown.add_row(*("-" if value is None else str(value) for value in row.values()))
         console().print(shown)
     if json:
+        from simulator.cli.tables.report import write_json
+
         write_json(json, {"kernels": rows})
 
 

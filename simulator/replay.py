@@ -25,7 +25,8 @@ from simulator.results.outcome import run_of, served, turned_away
 from simulator.results.run import Run
 from simulator.results.run_notes import run_warnings
 from simulator.server.cost import StepCost
-from simulator.server.hardware import Server, ServerFields, server_of
+from simulator.server.hardware import Server, server_of
+from simulator.server.keywords import ServerFields
 from simulator.server.settings import MOST_SECONDS, MOST_SLOTS, to_ps
 
 _LONGEST_PS = 1 << 62  # of an iteration, so that the loop's 64-bit numbers hold it

@@ -9,7 +9,7 @@ import pytest
 from simulator import Trace, advise, fit, size
 from simulator.__main__ import INPUT_WRONG
 from simulator.answers.fitting import ALLOCATORS, backlog
-from simulator.cli.answers_report import compared
+from simulator.cli.tables.answers_report import compared
 from test_cli import Kvfrag, content
 from test_cli import folder as folder
 from test_cli import kvfrag as kvfrag

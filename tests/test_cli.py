@@ -20,7 +20,7 @@ from tqdm import tqdm
 from allocators import ALLOCATORS
 from simulator import Run, StepCost, plots
 from simulator.__main__ import FAILED, INPUT_WRONG, INTERRUPTED, main
-from simulator.cli.app import MAPS
+from simulator.cli.run import MAPS
 from simulator.examples.figure2 import SETTINGS
 from simulator.results.history import History
 from simulator.results.ledger import CATEGORIES
@@ -658,7 +658,7 @@ THREE = (
 def test_tables_fit_the_screen_without_cutting_a_name_or_number(
     width: int, view: str, kvfrag: Kvfrag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("simulator.cli.printing._PIPE_COLUMNS", width)
+    monkeypatch.setattr("simulator.cli.tables.printing._PIPE_COLUMNS", width)
     shown = kvfrag(f"{THREE} --view {view}").out
     lines = shown.splitlines()
     paragraphs = [line for line in lines if line.startswith("  cost of an iteration: ")]  # one line each in a pipe

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.traces.arrivals import poisson_arrivals
 from simulator.traces.formats import FORMATS, OWN_FORMATS, register_reader
 from simulator.traces.logs.log_formats import LOG_FORMATS
 from simulator.traces.reading import read_file
 from simulator.traces.text import jsontext
 from simulator.traces.text import opening as files
 from simulator.traces.trace import Trace
+from simulator.traces.workload.arrivals import poisson_arrivals
 
 NEUTRAL = "arrival_s,prompt_tokens,output_tokens\n"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"

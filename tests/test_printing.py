@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from simulator.cli.printing import console, print_table, say, table
+from simulator.cli.tables.printing import console, print_table, say, table
 from test_cli import Kvfrag
 from test_cli import folder as folder
 from test_cli import kvfrag as kvfrag
@@ -64,7 +64,7 @@ def test_a_table_is_broken_between_its_columns(
     shown = table("A title of some words", "name", *(f"column {nth}" for nth in range(7)))
     for row in range(3):
         shown.add_row(f"row {row}", *(f"{1000 * row + nth:,} ± 1" for nth in range(7)))
-    monkeypatch.setattr("simulator.cli.printing._PIPE_COLUMNS", columns)
+    monkeypatch.setattr("simulator.cli.tables.printing._PIPE_COLUMNS", columns)
     print_table(console(), shown)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= columns

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from allocators import InputError
-from simulator.cli.printing import table
-from simulator.cli.report import write_json
+from simulator.cli.tables.printing import table
+from simulator.cli.tables.report import write_json
 from simulator.files import check_outputs, write_whole
 
 

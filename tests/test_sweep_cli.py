@@ -14,7 +14,7 @@ import pytest
 
 from gated import GO, WORKLOAD, gated_sweep, results_in, started, wait_until
 from simulator.__main__ import main
-from simulator.cli.sweep_report import curves, print_sweep
+from simulator.cli.tables.sweep_report import curves, print_sweep
 from simulator.examples.figure2 import SETTINGS
 from simulator.results.ledger import CATEGORIES
 
@@ -267,7 +267,7 @@ def rows_of(**settings: object) -> list[dict[str, object]]:
 def test_a_narrow_terminal_gets_all_figures_and_none_in_two_lines(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("simulator.cli.printing._PIPE_COLUMNS", width)
+    monkeypatch.setattr("simulator.cli.tables.printing._PIPE_COLUMNS", width)
     rows = [row for size in (1, 16) for row in rows_of(block_size=size)]
     print_sweep(pd.DataFrame(rows), [f"paged:block_size={row['block_size']}" for row in rows], everything=True)
     lines = capsys.readouterr().out.splitlines()

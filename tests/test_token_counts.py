@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocators import InputError
-from simulator.traces.token_counts import TokenCounter
+from simulator.traces.text.token_counts import TokenCounter
 
 CHINESE = "大语言模型的键值缓存占用显存，因此需要分页。"
 JAPANESE = "これはテストです。長い文章を書きます。"

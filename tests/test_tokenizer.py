@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from allocators import InputError
-from simulator.traces.token_counts import TokenCounter
-from simulator.traces.tokenizer import token_counter
+from simulator.traces.text.token_counts import TokenCounter
+from simulator.traces.text.tokenizer import token_counter
 from simulator.traces.trace import Trace
 
 TALK = [

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from allocators import InputError
-from simulator.traces.arrivals import onoff_cv, poisson_arrivals
 from simulator.traces.statistics import describe
 from simulator.traces.trace import Trace
+from simulator.traces.workload.arrivals import onoff_cv, poisson_arrivals
 from simulator.traces.workload.profile import Profile, profiles
 from simulator.traces.workload.workload import MAX_REQUESTS, Workload, parse_workload
 

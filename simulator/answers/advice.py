@@ -16,20 +16,19 @@ import numpy as np
 import pandas as pd
 
 from allocators import InputError, Paged
-from allocators.base import whole
-from simulator.answers.blocks import entering, holds_any, of_lengths
+from simulator.answers.blocks import comparable, entering, of_lengths
 from simulator.answers.target import parse_share
 from simulator.inputs import AnyTrace, check_trace
 from simulator.messages.showing import Facts, Shown
 from simulator.replay import simulate
 from simulator.results.record import Source
 from simulator.results.run_notes import merged
-from simulator.server.hardware import Server, ServerFields, server_of
+from simulator.server.hardware import Server, server_of
+from simulator.server.keywords import ServerFields
 from simulator.server.settings import Settings
 from simulator.sweeps.bands import averaged, half_width
 from simulator.sweeps.grid import Several
 from simulator.sweeps.sources import drawn_traces, listed_seeds
-from simulator.traces.text.fields import MAX_TOKENS, IntArray
 from simulator.traces.trace import Trace
 
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -169,7 +168,7 @@ def compare(
     """The advice for traces that are drawn already, see :func:`advise`."""
     limits, capacity = server.settings, server.slots
     lengths = {seed: entering(trace, limits) for seed, trace in traces.items()}
-    sizes, left_out = _sizes(block_sizes, capacity, lengths, traces)
+    sizes, left_out = comparable(block_sizes, capacity, lengths, traces)
     tables, told = [], list[tuple[str, Sequence[str]]]()
     for seed, trace in traces.items():
         rows = [of_lengths(*lengths[seed], size) for size in sizes]
@@ -191,32 +190,6 @@ def compare(
         left_out=left_out,
         warnings=(*server.warnings, *merged(told)),
     )
-
-
-def _sizes(
-    given: Sequence[int],
-    capacity: int | None,
-    lengths: Mapping[int | None, tuple[IntArray, IntArray]],
-    traces: Mapping[int | None, Trace],
-) -> tuple[list[int], dict[int, str]]:
-    """The block sizes that can be compared, ascending; and those that cannot, with the reason."""
-    sizes = sorted({whole("block size", size) for size in given})
-    if sizes and sizes[-1] > MAX_TOKENS:
-        raise InputError(f"block size(={sizes[-1]}) must be <= {MAX_TOKENS:,}")
-    left_out: dict[int, str] = {}
-    if capacity is not None:
-        whole("capacity", capacity)
-        left_out = {size: "larger than the pool" for size in sizes if size > capacity}
-    if len(left_out) == len(sizes):
-        raise InputError(f"block_sizes(={list(given)}) must have one that the pool can hold")
-    if capacity is not None:
-        for size in sizes:
-            if size not in left_out and not all(holds_any(Paged(capacity, size), *own) for own in lengths.values()):
-                left_out[size] = "no request fits in the pool, not even alone"
-    if len(left_out) == len(sizes):
-        name = next(iter(traces.values())).name
-        raise InputError(f"no request of {name} fits in {capacity:,} slots, not even alone, with any block size")
-    return [size for size in sizes if size not in left_out], dict(sorted(left_out.items()))
 
 
 def _below(tables: Sequence[pd.DataFrame], share: str) -> pd.DataFrame:

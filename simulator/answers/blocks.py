@@ -1,11 +1,13 @@
 """What lengths alone tell of a block size: closed forms over all iterations of all requests; and whom a pool holds."""
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from allocators import InputError, Paged
+from allocators.base import whole
 from simulator.server.settings import Settings
-from simulator.traces.text.fields import IntArray
+from simulator.traces.text.fields import MAX_TOKENS, IntArray
 from simulator.traces.trace import Trace
 
 
@@ -59,3 +61,29 @@ def _lost_up_to(tokens: IntArray, size: int) -> IntArray:
 def _total(numbers: IntArray) -> int:
     """The exact sum of 64-bit numbers, which may need more than 64 bits: the high and low halves on their own."""
     return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
+
+
+def comparable(
+    given: Sequence[int],
+    capacity: int | None,
+    lengths: Mapping[int | None, tuple[IntArray, IntArray]],
+    traces: Mapping[int | None, Trace],
+) -> tuple[list[int], dict[int, str]]:
+    """The block sizes that can be compared, ascending; and those that cannot, with the reason."""
+    sizes = sorted({whole("block size", size) for size in given})
+    if sizes and sizes[-1] > MAX_TOKENS:
+        raise InputError(f"block size(={sizes[-1]}) must be <= {MAX_TOKENS:,}")
+    left_out: dict[int, str] = {}
+    if capacity is not None:
+        whole("capacity", capacity)
+        left_out = {size: "larger than the pool" for size in sizes if size > capacity}
+    if len(left_out) == len(sizes):
+        raise InputError(f"block_sizes(={list(given)}) must have one that the pool can hold")
+    if capacity is not None:
+        for size in sizes:
+            if size not in left_out and not all(holds_any(Paged(capacity, size), *own) for own in lengths.values()):
+                left_out[size] = "no request fits in the pool, not even alone"
+    if len(left_out) == len(sizes):
+        name = next(iter(traces.values())).name
+        raise InputError(f"no request of {name} fits in {capacity:,} slots, not even alone, with any block size")
+    return [size for size in sizes if size not in left_out], dict(sorted(left_out.items()))

@@ -31,7 +31,8 @@ from simulator.replay import simulate
 from simulator.results.ledger import CATEGORIES
 from simulator.results.views import view_shares
 from simulator.server.cost import StepCost
-from simulator.server.hardware import HardwareFields, server_of
+from simulator.server.hardware import server_of
+from simulator.server.keywords import HardwareFields
 from simulator.traces.trace import Trace
 from simulator.traces.workload.workload import Workload, parse_workload, split_workload
 

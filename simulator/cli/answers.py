@@ -1,6 +1,6 @@
 """``kvfrag size``, ``fit`` and ``advise``: answers, found by simulating. Each prints a short table, and why."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -20,7 +20,6 @@ from simulator.cli.options import (
     progress,
     whole_number,
 )
-from simulator.cli.report import write_json
 from simulator.cli.server_options import (
     AllocatorOptions,
     BatchOptions,
@@ -30,6 +29,7 @@ from simulator.cli.server_options import (
     allocator_of,
     server_from,
 )
+from simulator.cli.tables.report import write_json
 from simulator.files import check_outputs
 from simulator.results.record import Source
 from simulator.results.run_notes import merged
@@ -80,7 +80,7 @@ def size(
     """Find the smallest pool with which a trace is served well enough, for each allocator."""
     from simulator.answers.sizing import size as smallest
     from simulator.answers.target import Target
-    from simulator.cli.answers_report import print_sizes
+    from simulator.cli.tables.answers_report import print_sizes
 
     target = Target.of(max_refused, max_wait_p99, ("--max-refused", "--max-wait-p99"))
     whole("--checks", checks, at_least=0)
@@ -132,7 +132,7 @@ def fit(
     """How many requests fit into a pool at once, on average and at worst, for each allocator."""
     from simulator.answers.fitting import ALLOCATORS, ITERATION, backlog, idle_options
     from simulator.answers.fitting import fit as fitted
-    from simulator.cli.answers_report import print_fits
+    from simulator.cli.tables.answers_report import print_fits
 
     specs = allocators.specs(ALLOCATORS)
     chosen = server_from(pool, hardware, timed=False)
@@ -189,7 +189,7 @@ def advise(
     """Compare the block sizes of a paged pool: from the lengths of a trace, and with a pool from replays too."""
     from simulator.answers.advice import BLOCK_SIZES, compare
     from simulator.answers.target import parse_share
-    from simulator.cli.advice_report import print_advice
+    from simulator.cli.tables.advice_report import print_advice
     from simulator.sweeps.sources import drawn_traces
 
     most_below = float(parse_share("--within", within))
@@ -213,14 +213,6 @@ def advise(
     if json_to != "-":
         print_advice(advice, chosen, explain)
     note_all(quiet, advice.warnings)
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "How large a pool must be.": size,
-    "How many requests fit at once.": fit,
-    "Which block size.": advise,
-}
-"""The commands, by what they answer."""
 
 
 def _head(trace: Trace, settings: Settings, server: Server, warnings: Sequence[str]) -> dict[str, Any]:

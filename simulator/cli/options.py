@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from tqdm import tqdm
@@ -17,10 +17,9 @@ from simulator.cli.standard import say
 from simulator.files import write_whole
 from simulator.messages.progress import progress_bar
 from simulator.messages.words import short
-from simulator.traces.public.catalogue import find_file
-from simulator.traces.schema import listed
-from simulator.traces.tokenizer import token_counter
-from simulator.traces.trace import Trace, open_trace
+
+if TYPE_CHECKING:
+    from simulator.traces.trace import Trace
 
 PICTURES = (".png", ".svg", ".pdf")
 PAGE = ".html"
@@ -118,7 +117,7 @@ class TraceOptions(OptionGroup):
     columns: Columns = None
     tokenizer: Tokenizer = None
 
-    def read(self, text: str, quiet: bool, seed: int = 0) -> Trace:
+    def read(self, text: str, quiet: bool, seed: int = 0) -> "Trace":
         """The trace that an argument names, see :func:`read_trace`."""
         return read_trace(text, self.strict, quiet, self.format, self.rate, self.tokenizer, seed, self.columns)
 
@@ -137,8 +136,13 @@ def read_trace(
     tokenizer: str | None = None,
     seed: int = 0,
     columns: str | None = None,
-) -> Trace:
+) -> "Trace":
     """The trace that an argument names, with a progress bar; what is odd about it is noted."""
+    from simulator.traces.public.catalogue import find_file
+    from simulator.traces.schema import listed
+    from simulator.traces.text.tokenizer import token_counter
+    from simulator.traces.trace import open_trace
+
     count_tokens = None if tokenizer is None else token_counter(tokenizer, "--tokenizer")
     path = find_file(text)
     size = os.stat(path).st_size if path is not None else 0  # noqa: PTH116

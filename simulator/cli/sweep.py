@@ -2,25 +2,20 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
 
 from allocators.base import InputError, one_of
-from simulator.cli.option_groups import OUTPUT, OptionGroup, with_groups
+from simulator.cli.grid_options import GridAllocatorOptions, GridBatchOptions, GridPoolOptions, GridTraceOptions
+from simulator.cli.option_groups import OUTPUT, with_groups
 from simulator.cli.options import (
-    Columns,
     Explain,
-    Format,
     Quiet,
     StoppedError,
-    Strict,
-    Tokenizer,
-    TraceOptions,
     check_picture,
     draw,
     note,
@@ -29,18 +24,11 @@ from simulator.cli.options import (
     whole_number,
 )
 from simulator.cli.server_options import (
-    MAX_BATCH,
-    MAX_BATCH_TOKENS,
-    AllocatorOptions,
-    BatchOptions,
     HardwareOptions,
-    MemoryOption,
-    PoolOptions,
     ServerOptions,
-    allocator_option,
     as_option,
 )
-from simulator.cli.sweep_report import curves, print_sweep
+from simulator.cli.tables.sweep_report import curves, print_sweep
 from simulator.files import check_outputs
 from simulator.messages.progress import is_watched
 from simulator.messages.words import counted
@@ -55,59 +43,6 @@ from simulator.traces.public.catalogue import find_file
 from simulator.traces.trace import Trace
 
 _MACHINES = "Machines"
-_SEVERAL = "One number, or several: 1,2,4 or START:STOP:STEP."
-
-
-def _several(metavar: str, help: str, *names: str) -> Any:
-    return typer.Option(*names, metavar=metavar, help=f"{help} {_SEVERAL}")
-
-
-@dataclass(frozen=True)
-class GridAllocatorOptions(AllocatorOptions):
-    """Which allocators, several in braces."""
-
-    allocator: Annotated[
-        list[str] | None,
-        allocator_option("paged:block_size=16, several in braces, quoted: 'paged:block_size={1,16}'"),
-    ] = None
-
-
-@dataclass(frozen=True)
-class GridPoolOptions(OptionGroup):
-    """How large the pools are."""
-
-    section: ClassVar[str] = PoolOptions.section
-    capacity: Annotated[str | None, _several("SLOTS", "Size of the pool in token slots.")] = None
-    memory: MemoryOption = None
-
-
-@dataclass(frozen=True)
-class GridBatchOptions(OptionGroup):
-    """How much is served at once."""
-
-    section: ClassVar[str] = BatchOptions.section
-    max_model_len: Annotated[str | None, _several("N", "Longest prompt + output, in tokens.")] = None
-    max_batch: Annotated[str | None, _several("N", "Most requests running at once.", *MAX_BATCH)] = None
-    max_batch_tokens: Annotated[str | None, _several("N", "Most new tokens in one iteration.", *MAX_BATCH_TOKENS)] = (
-        None
-    )
-
-
-@dataclass(frozen=True)
-class GridTraceOptions(OptionGroup):
-    """How the trace is read, and what is drawn."""
-
-    section: ClassVar[str] = TraceOptions.section
-    rate: Annotated[
-        str | None, _several("R", "Requests per second; a trace with arrivals of its own is stretched to it.")
-    ] = None
-    seeds: Annotated[
-        str | None, typer.Option(metavar="N", help="N seeds from 0 on, or which: 3,7. For what is drawn.")
-    ] = None
-    format: Format = None
-    strict: Strict = False
-    columns: Columns = None
-    tokenizer: Tokenizer = None
 
 
 @with_groups

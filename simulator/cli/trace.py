@@ -1,16 +1,15 @@
 """``kvfrag trace``: look at request traces, make them, and fetch public ones."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.table import Table
-from tqdm import tqdm
 
-from allocators.base import InputError, one_of
+from allocators.base import InputError
+from simulator.cli.download import fetch
 from simulator.cli.options import (
     Columns,
     Format,
@@ -28,12 +27,10 @@ from simulator.cli.options import (
     progress,
     read_trace,
 )
-from simulator.cli.printing import console, print_table, table
-from simulator.cli.report import print_trace, write_json
+from simulator.cli.tables.report import print_trace, write_json
 from simulator.files import check_outputs, write_whole
 from simulator.messages.words import counted, printable
-from simulator.traces.public.catalogue import CATALOGUE, find_file
-from simulator.traces.public.download import DownloadError, download
+from simulator.traces.public.catalogue import find_file
 from simulator.traces.schema import NoArrivalsError
 from simulator.traces.statistics import describe
 from simulator.traces.trace import Trace
@@ -41,7 +38,7 @@ from simulator.traces.workload.profile import measure_profile
 from simulator.traces.workload.workload import parse_workload
 from simulator.traces.write import check_ending, write_trace
 
-trace_app = typer.Typer(help="Look at request traces, convert and make them, fetch public ones.")
+trace_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="The neutral format: .csv, .csv.gz or .parquet.")
@@ -218,45 +215,7 @@ def _maybe_timed(
         return False, read_trace(trace, strict, True, format, 1.0, tokenizer, columns=columns)
 
 
-@trace_app.command("download")
-def fetch(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which; without it, what there is.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch it again, even if it is here.")] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Fetch a public trace from its publisher into the cache folder; kvfrag run NAME then finds it."""
-    if name is None:
-        print_table(console(), _catalogue())
-        return
-    one_of("NAME", name, list(CATALOGUE))
-    source = CATALOGUE[name]
-    try:
-        with progress(0, name, "B", quiet) as bar:
-            fetched = download(name, source, _watched(bar), force)
-    except DownloadError as error:
-        # Neither the options nor an input of theirs are wrong: exit code 1, not 2.
-        note(False, f"kvfrag: {error}")
-        raise typer.Exit(1) from None
-    print(f"{name} is in {printable(str(source.path))}{'' if fetched else ' (it was there already)'}")
-    if source.sha256 is None:
-        note(quiet, f"{name} is not verified: the publisher gives no checksum; --force fetches it again")
-    print(f"licence {source.licence}; cite {source.citation}")
-
-
-def _catalogue() -> Table:
-    shown = table("Public traces", "name", "licence", "what it is", "here")
-    for name, source in CATALOGUE.items():
-        shown.add_row(name, source.licence, source.about, "yes" if source.path.is_file() else "-")
-    shown.columns[2].justify = "left"
-    return shown
-
-
-def _watched(bar: "tqdm[Any]") -> Callable[[int, int | None], None]:
-    def watch(done: int, total: int | None) -> None:
-        bar.total = total
-        bar.update(done - bar.n)
-
-    return watch
+trace_app.command("download")(fetch)
 
 
 def _check_output(output: Path, trace: str) -> None:

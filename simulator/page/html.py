@@ -1,7 +1,8 @@
 """One page to scrub through a run: the address-time map of each allocator, its waste, and any request's block table.
 
-A single file that needs no server and no network: plotly draws the figures, and a script of ours (``web/``) answers what is under the mouse. The runs travel in the page as packed columns. Maps are images of at most
-``MAP_CELLS`` cells and the waste comes in ``WASTE_BINS`` bins, whatever the length of the run; besides these the page
+A single file that needs no server and no network: plotly draws the figures, and a script of ours (``web/``) answers
+what is under the mouse. The runs travel in the page as packed columns. Maps are images of at most ``MAP_CELLS`` cells
+and the waste comes in ``WASTE_BINS`` bins, whatever the length of the run; besides these the page
 has the decision logs themselves, as far as it stays below ``MOST_BYTES``, and says on itself what it left out.
 """
 

@@ -45,8 +45,8 @@ def sweep_lines(table: pd.DataFrame, x: str, y: str, by: str | None = "allocator
 
     ``table`` has a row a run (:func:`simulator.sweep`); rows that agree in ``by``, ``x`` and ``seed`` are averaged, and
     the interval is that of the mean over the seeds (Student's t, see :mod:`simulator.sweeps.bands`); which settings the
-    mean is over is written above. Shares are drawn in percent. Numbers that span a factor of 16 or more get a logarithmic x
-    axis. Raises InputError for a column that is not there, or has nothing to draw.
+    mean is over is written above. Shares are drawn in percent. Numbers that span a factor of 16 or more get a
+    logarithmic x axis. Raises InputError for a column that is not there, or has nothing to draw.
     """
     groups = _groups(table, x, y, by)
     ax = settled(ax or own_axes(8.0, 4.4))

@@ -6,15 +6,11 @@ keeps; it is counted in full, with a note.
 """
 
 import re
-from collections.abc import Callable, Iterable
 
 from allocators.base import InputError
 from simulator.server.config import Config
+from simulator.server.layer_counts import COUNTERS, LISTS, WINDOWED
 
-_FULL = {"full_attention", "attention"}
-_WINDOWED = {"sliding_attention", "chunked_attention"}
-_NO_CACHE = {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "moe", "mlp"}
-_NEMOTRON = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
 _WINDOWS = ("sliding_window", "sliding_window_size", "attention_chunk_size", "attention_window_size")
 
 # Keys whose names say that the cache may be something else than keys and values in every layer.
@@ -116,12 +112,12 @@ def check_understood(config: Config) -> None:
         raise config.error("model_type", "keeps no KV cache that grows: its state has one size per request")
     if config.kind in _ENCODERS:
         raise config.error("model_type", "is an encoder: it generates no tokens and keeps no KV cache")
-    known = _HEAD_KEYS | _COUNTERS.keys() | {"attn_layer_offset", "num_kv_shared_layers"}
+    known = _HEAD_KEYS | COUNTERS.keys() | {"attn_layer_offset", "num_kv_shared_layers"}
     if config.given("kv_lora_rank"):
         known |= _LATENT_KEYS
     if not config.flag("use_cla"):
         known.add("cla_share_factor")  # Hunyuan's files carry it unused
-    told = config.kind == "falcon_h1" or any(config.given(key) for key in _COUNTERS)
+    told = config.kind == "falcon_h1" or any(config.given(key) for key in COUNTERS)
     for key in config.present():
         if not _SUSPECTS.search(key) or key in known or _HARMLESS.match(key) or (told and _STATE_KEYS.search(key)):
             continue
@@ -139,7 +135,7 @@ def latent_dim(config: Config) -> int | None:
 
 def cached_layers(config: Config) -> int:
     """The layers that keep something of every token; ``config.notes`` tells of windows and of layers left out."""
-    counts = {key: count(config) for key, count in _COUNTERS.items() if config.given(key)}
+    counts = {key: count(config) for key, count in COUNTERS.items() if config.given(key)}
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{key} says {count}" for key, count in counts.items())
         raise InputError(f"{config.source}: how many layers keep a KV cache? {said}")
@@ -186,8 +182,8 @@ def _shared(config: Config) -> int:
 
 def _note_windows(config: Config) -> None:
     key = config.given(*_WINDOWS)
-    kinds = next((config.names(key) for key in _LISTS if config.given(key)), None)
-    windowed = sum(kind in _WINDOWED for kind in kinds or [])
+    kinds = next((config.names(key) for key in LISTS if config.given(key)), None)
+    windowed = sum(kind in WINDOWED for kind in kinds or [])
     # Qwen's files carry a window that is not used.
     used = config.flag("use_sliding_window", default=not config.kind.startswith("qwen"))
     if not used or key is None or (kinds is not None and not windowed):
@@ -195,92 +191,3 @@ def _note_windows(config: Config) -> None:
     where = f"{windowed} of {len(kinds)} layers" if kinds is not None else "layers with it"
     value = "per layer" if isinstance(config.content[key], list) else config.content[key]
     config.note(f"{key} {value}: {where} counted in full, as without a window")
-
-
-def _kinds(config: Config, key: str, kinds: Iterable[str]) -> int:
-    """How many of the kinds of layers keep a cache; an InputError for a kind that is not known."""
-    count = 0
-    for kind in kinds:
-        if kind not in _FULL | _WINDOWED | _NO_CACHE:
-            raise config.error(key, f"has {kind!r}; understood are {', '.join(sorted(_FULL | _WINDOWED | _NO_CACHE))}")
-        count += kind not in _NO_CACHE
-    return count
-
-
-def _full_length(config: Config, key: str, length: int) -> None:
-    if length != config.layers:
-        raise config.error(key, f"must have one entry per layer: {config.layers}")
-
-
-def _listed(key: str) -> Callable[[Config], int]:
-    """A counter of a list with the kind of each layer."""
-
-    def count(config: Config) -> int:
-        kinds = config.names(key)
-        _full_length(config, key, len(kinds))
-        return _kinds(config, key, kinds)
-
-    return count
-
-
-def _repeated(config: Config) -> int:
-    """RecurrentGemma: a few kinds, repeated until every layer has one."""
-    kinds = config.names("block_types")
-    return _kinds(config, "block_types", (kinds[layer % len(kinds)] for layer in range(config.layers)))
-
-
-def _pattern(config: Config) -> int:
-    """Nemotron-H: a letter per layer."""
-    pattern = config.content["hybrid_override_pattern"]
-    if not isinstance(pattern, str) or set(pattern) - _NEMOTRON.keys():
-        raise config.error("hybrid_override_pattern", f"must be letters of {' '.join(_NEMOTRON)}, one per layer")
-    _full_length(config, "hybrid_override_pattern", len(pattern))
-    return pattern.count("*")
-
-
-def _zeros_and_ones(config: Config) -> int:
-    """MiniMax: 1 for attention, 0 for linear attention."""
-    kinds = config.numbers("attn_type_list")
-    _full_length(config, "attn_type_list", len(kinds))
-    if set(kinds) - {0, 1}:
-        raise config.error("attn_type_list", "must be of 0 (linear attention) and 1 (attention)")
-    return sum(kinds)
-
-
-def _indices(key: str) -> Callable[[Config], int]:
-    """A counter of a list with the numbers of the layers that have attention."""
-
-    def count(config: Config) -> int:
-        layers = config.numbers(key)
-        if len(set(layers)) < len(layers) or max(layers, default=0) >= config.layers:
-            raise config.error(key, f"must be different layers below {config.layers}")
-        return len(layers)
-
-    return count
-
-
-def _interval(config: Config) -> int:
-    """Qwen3-Next: the last of every so many layers."""
-    return config.layers // config.count("full_attention_interval")
-
-
-def _period(config: Config) -> int:
-    """Jamba: the layer at the offset in each period."""
-    period, offset = config.count("attn_layer_period"), config.content.get("attn_layer_offset", 0)
-    if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < period:
-        raise config.error("attn_layer_offset", f"must be a whole number from 0 to {period - 1}")
-    return len(range(offset, config.layers, period))
-
-
-_LISTS = ("layer_types", "layers_block_type")
-_COUNTERS: dict[str, Callable[[Config], int]] = {
-    **{key: _listed(key) for key in _LISTS},
-    "block_types": _repeated,
-    "hybrid_override_pattern": _pattern,
-    "attn_type_list": _zeros_and_ones,
-    "attn_layer_indices": _indices("attn_layer_indices"),
-    "full_attn_idxs": _indices("full_attn_idxs"),
-    "full_attention_interval": _interval,
-    "attn_layer_period": _period,
-}
-"""The keys that say which layers keep a cache, and how each is counted; where a file has several, they must agree."""

@@ -8,14 +8,14 @@ rates; a model without either is taken to run on an H100, and that is said. What
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Any
 
 from allocators.base import InputError, in_short, whole
 from simulator.server.cache import bytes_per_slot, kv_cache_dtype_of, slots_for
 from simulator.server.combinations import OF_AN_ESTIMATE, Pool, check_needs, check_replay
 from simulator.server.cost import StepCost, parse_bytes
 from simulator.server.gpus import Gpu, load_gpu
+from simulator.server.keywords import known_settings
 from simulator.server.models import Model, load_model
 from simulator.server.pool import PoolEstimate, check_fits, estimate_pool
 from simulator.server.settings import FCFS, MOST_SLOTS, Settings, SettingsFields
@@ -24,30 +24,7 @@ ASSUMED_GPU = "H100"
 """Whose peak rates a model's cost is taken from when neither a GPU nor a cost is named."""
 
 
-class HardwareFields(TypedDict, total=False):
-    """What says how large the pool is, and what it runs on, as keywords; None: not given."""
-
-    memory: str | int | None
-    """Bytes of the pool, such as ``"12GiB"``; with ``model``."""
-    model: Model | str | None
-    """A preset's name, or the path of a Hugging Face ``config.json``."""
-    gpu: Gpu | str | None
-    gpu_memory_utilization: float | None
-    tensor_parallel_size: int | None
-    kv_cache_dtype: str | None
-    activation_memory: str | int | None
-
-
-class ServerFields(SettingsFields, HardwareFields, total=False):
-    """All that says what server is simulated, as keywords: settings, hardware, and other names for three of them."""
-
-    max_num_seqs: int | None
-    max_num_batched_tokens: int | None
-    window: tuple[float | str, float | str] | None
-
-
 _GIB = 1 << 30
-_ALIASES = {"max_num_seqs": "max_batch", "max_num_batched_tokens": "max_batch_tokens", "window": "window_s"}
 
 
 @dataclass(frozen=True)
@@ -173,23 +150,6 @@ def _beyond_positions(model: Model | None, max_model_len: int | None) -> list[st
         f"max_model_len is {max_model_len:,}, and {model.name} has {positions:,} positions: vLLM refuses that unless "
         "told otherwise"
     ]
-
-
-def known_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords by our own names. Raises InputError for an unknown one, and for one given under both names."""
-    allowed = [*ServerFields.__annotations__, "capacity"]
-    for name in given:
-        if name not in allowed:
-            near = get_close_matches(str(name), allowed, 1)
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            raise InputError(f"unknown setting {name!r}{meant}; choose from {', '.join(allowed)}")
-    known = {name: value for name, value in given.items() if name not in _ALIASES}
-    for alias, name in _ALIASES.items():
-        if given.get(alias) is not None:
-            if given.get(name) is not None:
-                raise InputError(f"{alias} and {name} are two names of one setting; give one of them")
-            known[name] = given[alias]
-    return known
 
 
 def _model(given: Any) -> Model | None:

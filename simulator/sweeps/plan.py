@@ -16,7 +16,8 @@ from allocators.base import InputError
 from simulator.inputs import AnyAllocator, AnyTrace, check_trace, spec_of, with_block_size
 from simulator.locks import scratch_folder
 from simulator.results.views import VIEWS
-from simulator.server.hardware import HardwareFields, Server, known_settings, server_of
+from simulator.server.hardware import Server, server_of
+from simulator.server.keywords import HardwareFields, known_settings
 from simulator.server.settings import MOST_SLOTS, Settings
 from simulator.sweeps.bands import varied
 from simulator.sweeps.grid import Several, check_runs, expand, positives, seeds_of, several, wholes

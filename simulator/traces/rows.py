@@ -2,15 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocators.base import InputError
 from simulator.messages.words import short
-from simulator.traces.arrivals import poisson_arrivals, positive
+from simulator.traces.kept import Kept
 from simulator.traces.naming import as_option, of_columns
 from simulator.traces.notes import DATE, arrival_notes, origin, resolution_ns
 from simulator.traces.schema import Columns, Format, NoArrivalsError, Reading, Report, listed, objects
@@ -28,42 +26,9 @@ from simulator.traces.text.fields import (
 )
 from simulator.traces.text.jsontext import alternatives
 from simulator.traces.text.opening import Table
+from simulator.traces.workload.arrivals import poisson_arrivals, positive
 
 NO_ARRIVALS = "has lengths but no arrivals: give a rate in requests a second, --rate 4 (Python: rate=4)"
-
-_LARGE_ROWS = 5 << 20  # of 8 bytes: more than malloc ever takes from the heap
-
-
-class _Kept:
-    """The usable rows so far, in parts of each column, which are joined one by one: they are never all there twice.
-
-    Small parts are joined into large ones on the way. The memory of those goes back to the system when they are let go;
-    the heap would keep that of small ones.
-    """
-
-    def __init__(self) -> None:
-        self._parts: dict[str, list[NDArray[Any]]] = {column.name: [] for column in fields(Columns)}
-        self._small = self._rows = 0  # small parts at the end, and rows in them
-
-    def add(self, columns: Columns) -> None:
-        for name, parts in self._parts.items():
-            if (part := getattr(columns, name)) is not None:
-                parts.append(part)
-        self._small += 1
-        self._rows += len(columns.time_ns)
-        if self._rows >= _LARGE_ROWS:
-            for parts in self._parts.values():
-                if parts:
-                    parts[-self._small :] = [np.concatenate(parts[-self._small :])]
-            self._small = self._rows = 0
-
-    def joined(self) -> Columns:
-        columns: dict[str, NDArray[Any]] = {}
-        for name, parts in self._parts.items():
-            if parts:
-                columns[name] = np.concatenate(parts)
-                parts.clear()
-        return Columns(**columns)
 
 
 def read_tables(form: Format, tables: Iterable[Table], reading: Reading, told: Counter[str]) -> tuple[Columns, Report]:
@@ -79,7 +44,7 @@ def read_tables(form: Format, tables: Iterable[Table], reading: Reading, told: C
         raise NoArrivalsError(NO_ARRIVALS)
     if reading.rate is not None:
         positive("rate", reading.rate)
-    kept = _Kept()
+    kept = Kept()
     dropped: Counter[str] = Counter()
     first_of: dict[int, str] = {}  # where the first time of each kind is
     rows = 0

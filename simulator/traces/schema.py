@@ -11,7 +11,7 @@ from allocators.base import InputError
 from simulator.traces.text.fields import Flags, IntArray
 from simulator.traces.text.jsontext import EditedRows, Row, Rows
 from simulator.traces.text.opening import ignore
-from simulator.traces.token_counts import TokenCounter
+from simulator.traces.text.token_counts import TokenCounter
 
 ObjectArray = NDArray[np.object_]
 Edit = Callable[[Rows, "Reading", "Counter[str]"], EditedRows]
@@ -55,9 +55,9 @@ class Format:
     with the same columns. ``block_tokens``: the tokens of a prefix block, where the format says so. ``edit`` rewrites
     rows; ``signs`` are the columns needed before it does, where they are others, and ``also`` more that it looks at.
     ``clock``: what its time counts from, if that is known (see :mod:`simulator.traces.notes`). ``remark``: noted of
-    every file. ``dates``: the time may be a date too, in all rows or none. ``stated``: the unit of a number is; else seconds
-    are assumed, and that is noted; a number too large for seconds is an error. ``doubt``: why not even seconds can be
-    assumed.
+    every file. ``dates``: the time may be a date too, in all rows or none. ``stated``: the unit of a number is; else
+    seconds are assumed, and that is noted; a number too large for seconds is an error. ``doubt``: why not even seconds
+    can be assumed.
     """
 
     name: str

@@ -21,7 +21,7 @@ from simulator.traces.schema import Columns, Reading, objects
 from simulator.traces.text.fields import MAX_TIME_NS, MAX_TOKENS
 from simulator.traces.text.opening import ignore
 from simulator.traces.text.stdin import file_name
-from simulator.traces.tokenizer import Tokenizer, token_counter
+from simulator.traces.text.tokenizer import Tokenizer, token_counter
 from simulator.traces.workload.profile import profiles
 from simulator.traces.workload.workload import (
     Workload,

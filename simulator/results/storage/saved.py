@@ -84,9 +84,9 @@ def load_run(folder: Path, kind: type[AnyRecord]) -> AnyRecord:
     except OSError as error:
         raise InputError(f"{folder} is not a saved run: {error.strerror} ({error.filename})") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        kind = "" if isinstance(error, InputError) else f"{type(error).__name__} "
+        name = "" if isinstance(error, InputError) else f"{type(error).__name__} "
         told = " ".join(str(error).split())
-        raise InputError(f"{folder} is not a saved run, or is damaged: {kind}{told}") from None
+        raise InputError(f"{folder} is not a saved run, or is damaged: {name}{told}") from None
 
 
 def read_table(name: str, content: bytes) -> pd.DataFrame:

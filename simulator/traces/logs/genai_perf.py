@@ -8,7 +8,7 @@ from allocators.base import InputError
 from simulator.traces.logs.log_rows import Failures, within
 from simulator.traces.schema import Reading
 from simulator.traces.text.jsontext import EditedRows, Row, Rows, json_row
-from simulator.traces.token_counts import TokenCounter
+from simulator.traces.text.token_counts import TokenCounter
 
 
 def genai_perf_requests(rows: Rows, reading: Reading, told: "Counter[str]") -> EditedRows:

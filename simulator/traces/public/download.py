@@ -1,8 +1,8 @@
 """Public traces fetched from their publishers into the user's cache folder, whole or not at all.
 
 What arrives goes into ``FILE.part`` beside the place it is meant for, see :mod:`simulator.traces.public.fetch`. Only
-what has the right checksum takes the file's place; where none is known, what begins as a trace does, and is as long as the server
-said or, where it did not say, ends with a whole line.
+what has the right checksum takes the file's place; where none is known, what begins as a trace does, and is as long as
+the server said or, where it did not say, ends with a whole line.
 """
 
 import hashlib

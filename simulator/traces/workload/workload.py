@@ -14,12 +14,12 @@ from numpy.random import Generator
 from allocators.base import InputError, whole
 from allocators.spec import parse_spec
 from simulator.messages.words import short
-from simulator.traces.arrivals import arrivals_of, positive
 from simulator.traces.public.catalogue import find_file
 from simulator.traces.reading import read_file
 from simulator.traces.schema import Reading
 from simulator.traces.text.fields import MAX_ROWS, IntArray
 from simulator.traces.text.opening import open_text
+from simulator.traces.workload.arrivals import arrivals_of, positive
 from simulator.traces.workload.lengths import Sample, draw_lengths
 from simulator.traces.workload.profile import Profile, is_profile, parse_profiles, profiles
 

@@ -9,7 +9,7 @@ from typing import Any
 from allocators.base import InputError
 from allocators.dotted import optional, own
 from simulator.messages.words import short
-from simulator.traces.token_counts import TokenCounter
+from simulator.traces.text.token_counts import TokenCounter
 
 Tokenizer = str | PathLike[str] | Callable[[str], int] | TokenCounter
 """A tokenizer.json or the folder it is in; a function, text -> tokens, or its dotted path, whose module is imported."""

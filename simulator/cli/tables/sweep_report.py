@@ -8,7 +8,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from simulator.cli.printing import (
+from simulator.cli.tables.printing import (
     columns_of,
     console,
     print_head,
@@ -18,7 +18,7 @@ from simulator.cli.printing import (
     say,
     table,
 )
-from simulator.cli.report import MEANINGS, REFUSED
+from simulator.cli.tables.report import MEANINGS, REFUSED
 from simulator.messages.words import counted, printable
 from simulator.results.views import VIEWS
 from simulator.sweeps.bands import Difference, differences, means, varied

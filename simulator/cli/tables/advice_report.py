@@ -8,9 +8,9 @@ import pandas as pd
 from rich.table import Table
 
 from simulator.answers.advice import Advice
-from simulator.cli.answers_report import compared, hundredths
-from simulator.cli.printing import console, print_head, print_meanings, print_table, say, table
-from simulator.cli.report import REFUSED
+from simulator.cli.tables.answers_report import compared, hundredths
+from simulator.cli.tables.printing import console, print_head, print_meanings, print_table, say, table
+from simulator.cli.tables.report import REFUSED
 from simulator.messages.words import counted, printable
 from simulator.server.hardware import Server
 from simulator.sweeps.sources import listed_seeds

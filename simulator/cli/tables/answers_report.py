@@ -7,8 +7,8 @@ from rich.table import Table
 from simulator.answers.fitting import Fit
 from simulator.answers.sizing import Size
 from simulator.answers.target import Target, Trial
-from simulator.cli.printing import console, print_head, print_meanings, print_tables, say, table
-from simulator.cli.report import MEANINGS, REFUSED
+from simulator.cli.tables.printing import console, print_head, print_meanings, print_tables, say, table
+from simulator.cli.tables.report import MEANINGS, REFUSED
 from simulator.messages.words import counted, printable
 from simulator.results.views import VIEWS, view_shares
 from simulator.server.hardware import Server

@@ -1,0 +1,1 @@
+"""What people read on standard output: tables, and what their columns mean."""
