@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from simulator.formats import register_reader
     from simulator.replay import simulate
     from simulator.run import Run
+    from simulator.scheduler_check import check_scheduler
     from simulator.server.gpus import Gpu
     from simulator.server.models import Model
     from simulator.server.pool import PoolEstimate, estimate_pool
@@ -36,6 +37,7 @@ _HOMES = {
     "Trace": "simulator.trace",
     "advise": "simulator.advice",
     "backlog": "simulator.fitting",
+    "check_scheduler": "simulator.scheduler_check",
     "estimate_pool": "simulator.server.pool",
     "fit": "simulator.fitting",
     "open_trace": "simulator.trace",
@@ -58,6 +60,7 @@ __all__ = [
     "Trace",
     "advise",
     "backlog",
+    "check_scheduler",
     "estimate_pool",
     "fit",
     "open_trace",

@@ -17,7 +17,7 @@ from simulator.exact import whole_numbers
 from simulator.folder import DECISIONS, HEAD, REQUESTS, TIMELINE, check_folder, read_files, sha256, write_files
 from simulator.ledger import INTEGRALS
 from simulator.run import COUNTS, REQUEST_TYPES, TIMELINE_TYPES, Allocation, Layout, Run, Source
-from simulator.settings import Settings
+from simulator.settings import FCFS, Settings
 from simulator.soundness import check_keys, check_run, check_text, check_whole
 
 FORMAT = "kvfrag run 4"
@@ -98,14 +98,15 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes]) -> Run:
             raise InputError(f"{HEAD}: sha256 lacks {name!r}")
     for name, allowed in (("integrals", INTEGRALS), ("counts", COUNTS), ("trace", ("name", "requests", "sha256"))):
         check_keys(f"{HEAD}: {name}", head[name], allowed)
-    allowed = {**Settings().to_saved(), **{"scheduler": ""}} if "scheduler" in head["settings"] else Settings().to_saved()
-    check_keys(f"{HEAD}: settings", head["settings"], allowed)
-    check_text("cost", head["settings"]["cost"])
+    settings = {"scheduler": FCFS, **head["settings"]}  # the default is not written
+    check_keys(f"{HEAD}: settings", settings, Settings().to_dict())
+    check_text("cost", settings["cost"])
+    check_text("scheduler", settings["scheduler"])
     run = Run(
         trace=Source(**head["trace"]),
         allocator=head["allocator"],
         capacity=check_whole("capacity", head["capacity"], 1),
-        settings=Settings.from_dict(head["settings"]),
+        settings=Settings.from_dict(settings),
         duration_ps=check_whole("duration_ps", head["duration_ps"]),
         integrals={name: check_whole(f"integrals: {name}", head["integrals"][name]) for name in INTEGRALS},
         counts={name: check_whole(f"counts: {name}", head["counts"][name]) for name in COUNTS},
