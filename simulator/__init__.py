@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from simulator.answers.advice import Advice, advise
     from simulator.answers.fitting import Fit, backlog, fit
     from simulator.answers.sizing import Size, size
+    from simulator.conformance import check_scheduler
     from simulator.replay import simulate
     from simulator.results.run import Run
     from simulator.server.cost import StepCost
@@ -36,6 +37,7 @@ _HOMES = {
     "Trace": "simulator.traces.trace",
     "advise": "simulator.answers.advice",
     "backlog": "simulator.answers.fitting",
+    "check_scheduler": "simulator.conformance",
     "estimate_pool": "simulator.server.pool",
     "fit": "simulator.answers.fitting",
     "open_trace": "simulator.traces.trace",
@@ -58,6 +60,7 @@ __all__ = [
     "Trace",
     "advise",
     "backlog",
+    "check_scheduler",
     "estimate_pool",
     "fit",
     "open_trace",

@@ -45,6 +45,7 @@ class Settings:
     too_long: str = "reject"  # or "truncate"
     preemption: str = "recompute"  # or "swap"
     swap_slots: int = 0
+    scheduler: str = "fcfs"  # or "shortest prompt": the fewest tokens to prefill are next
     window_ps: tuple[int, int] | None = None
     base_ps: int = 0
     prefill_token_ps: int = 0
@@ -350,11 +351,13 @@ class Server:
         self.settings = settings
         self.running: list[Request] = []  # in admission order
         self.waiting: deque[Request] = deque()
-        self.stopped_by = ""  # what kept the head of the queue from being admitted in this iteration
+        self.next: Request | None = None  # of those that wait, after the admissions of this iteration
+        self.stopped_by = ""  # what kept it from being admitted
 
     def grow(self) -> tuple[int, int]:
         """Step 1. Returns the number of preemptions, and the token states moved out to the host pool."""
         preemptions = moved_out = grown = 0
+        self.next = None
         while grown < len(self.running):
             if self.memory.grow(self.running[grown]):
                 grown += 1
@@ -371,13 +374,19 @@ class Server:
             self.waiting.appendleft(victim)
         return preemptions, moved_out
 
+    def choose_next(self) -> Request | None:
+        if self.settings.scheduler == "fcfs" or not self.waiting:
+            return self.waiting[0] if self.waiting else None
+        # Of several as short, min gives the first in the queue.
+        return min(self.waiting, key=lambda request: request.prompt_tokens + request.produced)
+
     def admit(self, t: int) -> tuple[int, int, Request | None]:
         """Step 2. Returns the tokens prefilled, those moved in from the host, and the request refused."""
         prefilled = moved_in = 0
         new_tokens = len(self.running)
         max_batch, max_batch_tokens = self.settings.max_batch, self.settings.max_batch_tokens
-        while self.waiting:
-            head = self.waiting[0]
+        while (head := self.choose_next()) is not None:
+            self.next = head
             alone = not self.running
             # Ruling: one that comes back by swap prefills nothing, and counts here as if it did.
             tokens = head.prompt_tokens + head.produced
@@ -391,7 +400,8 @@ class Server:
                 enough = self.memory.needs_one_run and self.memory.free_slots() >= self.memory.asked(head)
                 self.stopped_by = "external" if enough else "too_little_free"
                 return prefilled, moved_in, head
-            self.running.append(self.waiting.popleft())
+            self.waiting.remove(head)
+            self.running.append(head)
             new_tokens += tokens
             if head.host_slots:
                 moved_in += head.host_slots  # what went out: the state it writes now is computed
@@ -407,8 +417,8 @@ class Server:
 
         Returns since when they wait in it, until when, and how many.
         """
-        for place, request in enumerate(self.waiting):
-            cause = "preempted" if request.preemptions else "behind" if place else self.stopped_by
+        for request in self.waiting:
+            cause = "preempted" if request.preemptions else self.stopped_by if request is self.next else "behind"
             request.waits_ps[cause] += end - t
         waiting = [(t, end, len(self.waiting))]
         for request in coming:
@@ -485,6 +495,7 @@ def replay(
     """
     choose("too_long", settings.too_long, "reject", "truncate")
     choose("preemption", settings.preemption, "recompute", "swap")
+    choose("scheduler", settings.scheduler, "fcfs", "shortest prompt")
     maker = ALLOCATORS[choose("allocator", allocator, *ALLOCATORS)]
     memory: Allocator = maker(settings.capacity, settings.max_model_len, **options)
     requests = requests_of(rows, memory, settings)

@@ -35,7 +35,14 @@ class Scenario:
             self.rows, self.allocator, dict(self.options), self.settings, layout_times_ps, log=True, waits=True
         )
 
-    def engine(self, layout_times_ps: Sequence[int] = (), timeline_bins: int = 7, decisions: bool = False) -> Run:
+    def engine(
+        self,
+        layout_times_ps: Sequence[int] = (),
+        timeline_bins: int = 7,
+        decisions: bool = False,
+        scheduler: Any = "fcfs",
+    ) -> Run:
+        """``scheduler``: the engine's own of what the settings name for the reference."""
         s = self.settings
         window = None if s.window_ps is None else tuple(str(Decimal(edge) / 10**12) for edge in s.window_ps)
         arrival, prompt, output = zip(*self.rows, strict=True)
@@ -52,6 +59,7 @@ class Scenario:
             too_long=s.too_long,
             preemption=s.preemption,
             swap_slots=s.swap_slots,
+            scheduler=scheduler,
             window_s=window,  # type: ignore[arg-type]
         )
 

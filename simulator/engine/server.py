@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -51,6 +52,8 @@ class Server:
         log: Listener | None = None,
     ) -> None:
         self.allocator, self.rows, self.log = allocator, rows, log
+        self.notes: tuple[str, ...] = ()
+        """What is worth a word about how it ran."""
         self._arrival_ns, self._edges_ps = arrival_ns, edges_ps
         seats = min(len(rows), settings.max_batch or len(rows), allocator.capacity) + 1
         self._foreign: Foreign | None = None
@@ -74,8 +77,6 @@ class Server:
         )
         self._state = State(limits, self.batch, self.queue, self.pool, self.events, self.clock)
         self._choose(scheduler_of(settings.scheduler))
-        self.notes: tuple[str, ...] = ()
-        """What is worth a word about how it ran."""
         self.epoch_ps = 0
         """What the loop's clock counts from."""
         self._earlier: list[tuple[int, list[tuple[Ints, Ints]]]] = []
@@ -87,15 +88,18 @@ class Server:
         """What the loop asks, and the loop that does: of a scheduler of the project, or of a user's own."""
         self._advance: Callable[..., int] = loop.advance
         self._own = None if isinstance(scheduler, type) else scheduler
-        if self._own is not None:
-            scheduler, self._advance = compiled_scheduler(self._own, loop.advance)
-        self.policy: Any = scheduler(*self._state)
+        if self._own is None:
+            self.policy: Any = scheduler(*self._state)
+        elif isinstance(self._own, FunctionType):
+            kind, self._advance = compiled_scheduler(self._own, loop.advance)
+            self.policy = kind(*self._state)
+        else:
+            self._ask_in_python("it is no plain function")
 
-    def _ask_in_python(self, error: NumbaError) -> None:
+    def _ask_in_python(self, why: str) -> None:
         """Numba does not understand the user's own scheduler: it is called as it is from here on."""
         assert self._own is not None
-        name, why = name_of(self._own), reason(error)
-        self.notes += (f"scheduler {name} runs as plain Python, many times as slow: numba says: {why}",)
+        self.notes += (f"scheduler {name_of(self._own)} runs as plain Python, many times as slow: {why}",)
         self._advance = loop.advance
         self.policy = plain_policy(self._own, self._state)
         weakref.finalize(self, forget, self.policy)
@@ -134,7 +138,7 @@ class Server:
         except NumbaError as error:
             if self._own is None or isinstance(self.policy, Plain):
                 raise
-            self._ask_in_python(error)
+            self._ask_in_python(f"numba says: {reason(error)}")
             return self._ask_loop(until, look)
 
     def _raised(self) -> BaseException:

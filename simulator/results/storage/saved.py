@@ -28,7 +28,7 @@ from simulator.results.storage.folder import (
     write_files,
 )
 from simulator.results.storage.soundness import check_keys, check_run, check_text, check_whole
-from simulator.server.settings import Settings
+from simulator.server.settings import FCFS, Settings
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -113,14 +113,15 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes], kind: type[AnyRecord
             raise InputError(f"{HEAD}: sha256 lacks {name!r}")
     for name, allowed in (("integrals", INTEGRALS), ("counts", COUNTS), ("trace", ("name", "requests", "sha256"))):
         check_keys(f"{HEAD}: {name}", head[name], allowed)
-    allowed = {**Settings().to_saved(), "scheduler": ""} if "scheduler" in head["settings"] else Settings().to_saved()
-    check_keys(f"{HEAD}: settings", head["settings"], allowed)
-    check_text("cost", head["settings"]["cost"])
+    settings = {"scheduler": FCFS, **head["settings"]}  # the default is not written
+    check_keys(f"{HEAD}: settings", settings, Settings().to_dict())
+    check_text("cost", settings["cost"])
+    check_text("scheduler", settings["scheduler"])
     run = kind(
         trace=Source(**head["trace"]),
         allocator=head["allocator"],
         capacity=check_whole("capacity", head["capacity"], 1),
-        settings=Settings.from_dict(head["settings"]),
+        settings=Settings.from_dict(settings),
         duration_ps=check_whole("duration_ps", head["duration_ps"]),
         integrals={name: check_whole(f"integrals: {name}", head["integrals"][name]) for name in INTEGRALS},
         counts={name: check_whole(f"counts: {name}", head["counts"][name]) for name in COUNTS},
