@@ -27,7 +27,7 @@ from simulator.results.run_notes import run_warnings
 from simulator.server.cost import StepCost
 from simulator.server.hardware import Server, server_of
 from simulator.server.keywords import ServerFields
-from simulator.server.settings import MOST_SECONDS, MOST_SLOTS, to_ps
+from simulator.server.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
 
 _LONGEST_PS = 1 << 62  # of an iteration, so that the loop's 64-bit numbers hold it
 _BEYOND_PS = 1 << 100  # later than any run ends
@@ -69,24 +69,19 @@ def simulate(
     if allocator.free_slots != allocator.capacity:
         raise InputError(f"{allocator.spec} already holds memory: make a new one for each run")
     requests = turned_away(trace, allocator, chosen)
-    start_ps, end_ps = chosen.window_ps or (0, None)
-    edges = [start_ps, _BEYOND_PS if end_ps is None else end_ps]
-    total = len(requests.rows)
-    with progress_bar(total, allocator.spec.partition(":")[0], "req", progress) as bar:
+    log = DecisionLog() if decisions else None
+    with progress_bar(len(requests.rows), allocator.spec.partition(":")[0], "req", progress) as bar:
         if bins:
-            # The edges of the bins are known when the run is over: it is made twice, and is the same.
+            # Where a bin ends is known when the run is over: it is made twice, and is the same.
             made = make_allocator(label, allocator.capacity, chosen.max_model_len) if label else _copy(allocator)
-            first, _ = served(made, chosen, requests, edges, on_progress=_shown(bar, 0, 2))
-            stop_ps, done = first.now_ps, int(first.clock.finished)
-            duration_ps = max(min(stop_ps, edges[1]) - start_ps, 0)
-            count = max(min(bins, duration_ps), 1)
-            edges = [min(start_ps, stop_ps) + duration_ps * k // count for k in range(count + 1)]
-        log = DecisionLog() if decisions else None
-        shown = _shown(bar, done, 2) if bins else _shown(bar, 0, 1)
+            first, _ = served(made, chosen, requests, [_BEYOND_PS, _BEYOND_PS], on_progress=_shown(bar, 0, 2))
+            edges, shown = _edges(chosen, first.now_ps, bins), _shown(bar, int(first.clock.finished), 2)
+        else:
+            edges, shown = list(chosen.window_ps or (0, _BEYOND_PS)), _shown(bar, 0, 1)
         engine, layouts = served(allocator, chosen, requests, edges, layout_times_ps, log, shown)
-    if bins and engine.now_ps != stop_ps:
+    if bins and engine.now_ps != first.now_ps:
         raise RuntimeError(
-            f"{allocator.spec} broke a promise: the same run ended once at {stop_ps:,} ps, once at {engine.now_ps:,} ps; "
+            f"{allocator.spec} broke a promise: the same run ended at {first.now_ps:,} ps and {engine.now_ps:,} ps; "
             "the same calls must give the same answers: allocators.check_allocator tells more"
         )
     if not engine.batch.now.count and allocator.free_slots != allocator.capacity:
@@ -119,6 +114,15 @@ def _check_size(capacity: int, cost: StepCost) -> None:
             f"cost(={cost}) must be lower: an iteration over all of {capacity:,} slots could take {longest_s:,} s, "
             f"and {most_s:,} s is the most"
         )
+
+
+def _edges(settings: Settings, stop_ps: int, bins: int) -> list[int]:
+    """Of equal bins, to a picosecond, over what the window has of a run that stops then; each at least a picosecond."""
+    start_ps, end_ps = settings.window_ps or (0, stop_ps)
+    start_ps = min(start_ps, stop_ps)
+    duration_ps = min(stop_ps, end_ps) - start_ps
+    count = max(min(bins, duration_ps), 1)
+    return [start_ps + duration_ps * k // count for k in range(count + 1)]
 
 
 def _layout_time_ps(time_s: float) -> int:

@@ -17,17 +17,73 @@ from importlib.metadata import version
 from pathlib import Path
 
 import reference
-from allocators import make_allocator, parse_spec
+from allocators import Reserving, make_allocator, parse_spec
 from simulator import Run, StepCost, Trace, open_trace, simulate, sweep
 from simulator.server.settings import SettingsFields
 
 CAPACITY, MAX_MODEL_LEN, MAX_BATCH = 60_000, 8192, 256
 COST = StepCost(base="25ms", prefill_token="100us", sequence="200us", kv_token="1us")
 SPECS = ("contiguous:reserve=max", "buddy:reserve=oracle", "paged:block_size=16")
+OWN = "slab:slab=4096"
+"""The README's allocator in plain Python, with slabs that hold nearly every request of the trace."""
 LOADS = {"light": 0.5, "saturated": 20.0}
 """Requests a second of the workload azure-conv: next to none waits, and nearly all do, whichever the allocator."""
 SIZES = (10_000, 100_000, 1_000_000)
+MANY = 27_000_000
+"""As many requests as a public trace of 225 days has."""
 BATCHES = (64, 256, 1024)
+KVFRAG = str(Path(sys.executable).with_name("kvfrag"))
+COMMANDS = (
+    "--help",
+    "run azure-conv:rate=5.4,requests=19366 -a contiguous:reserve=max -a buddy:reserve=oracle -a paged:block_size=16"
+    " --capacity 60000 --max-model-len 8192 --max-batch 256",
+    "size azure-conv:rate=5.4,requests=19366 -a contiguous:reserve=max -a buddy:reserve=oracle -a paged:block_size=16"
+    " --max-refused 1% --max-model-len 8192 --max-batch 256 --model llama-3-8b",
+)
+
+
+class Slab(Reserving):
+    """As in the README."""
+
+    def __init__(self, capacity: int, slab: int) -> None:
+        super().__init__(capacity, reserve="oracle")
+        self.slab, self.most_slots, self.tail_slots = slab, slab, capacity % slab
+        self.free = [(start, slab) for start in range(0, capacity - slab + 1, slab)]
+
+    @property
+    def spec(self) -> str:
+        return f"slab:slab={self.slab}"
+
+    @property
+    def largest_free_slots(self) -> int:
+        return self.slab if self.free else 0
+
+    def _place(self, slots: int) -> tuple[int, int] | None:
+        return self.free.pop() if self.free and slots <= self.slab else None
+
+    def _give_back(self, start: int, slots: int) -> None:
+        self.free.append((start, slots))
+
+
+class SteppedSlab(reference.Reserving):
+    """The same for the reference."""
+
+    def __init__(self, capacity: int, limit: int | None, slab: int) -> None:
+        super().__init__(capacity, limit, "oracle")
+        self.slab, self.tail = slab, capacity % slab
+        self.free = [(start, slab) for start in range(0, capacity - slab + 1, slab)]
+
+    def never_fits(self, request: reference.Request) -> bool:
+        return request.asked > self.slab
+
+    def place(self, slots: int) -> reference.Extent | None:
+        return self.free.pop() if self.free and slots <= self.slab else None
+
+    def put_back(self, extent: reference.Extent) -> None:
+        self.free.append(extent)
+
+
+reference.ALLOCATORS["slab"] = SteppedSlab  # type: ignore[assignment]
 
 
 def azure_conv() -> Trace:
@@ -40,7 +96,7 @@ def azure_conv() -> Trace:
 
 def engine(trace: Trace, spec: str, timeline_bins: int = 0) -> Run:
     """One run at the benchmark's settings; without a timeline beside the reference, which makes none."""
-    allocator = make_allocator(spec, CAPACITY, MAX_MODEL_LEN)
+    allocator = Slab(CAPACITY, 4096) if spec == OWN else make_allocator(spec, CAPACITY, MAX_MODEL_LEN)
     settings = SettingsFields(cost=COST, max_model_len=MAX_MODEL_LEN, max_batch=MAX_BATCH)
     return simulate(trace, allocator, timeline_bins=timeline_bins, **settings)
 
@@ -73,7 +129,7 @@ def ratios(trace: Trace, rounds: int = 3) -> None:
     """Engine and reference in turns; the median ratio of the rounds."""
     print(f"| allocator | engine, requests/s | reference, requests/s | ratio, median of {rounds} | integers equal |")
     print("|---|---|---|---|---|")
-    for spec in SPECS:
+    for spec in (*SPECS, OWN):
         run, outcome = engine(trace, spec), stepped(trace, spec)
         equal = all(run.integrals[name] == value for name, value in outcome.slot_ps.items())
         equal = equal and run.duration_ps == outcome.duration_ps and run.counts["iterations"] == outcome.iterations
@@ -84,6 +140,28 @@ def ratios(trace: Trace, rounds: int = 3) -> None:
         fast, slow = sorted(pairs, key=lambda pair: pair[1] / pair[0])[rounds // 2]
         rate = len(trace)
         print(f"| {spec} | {rate / fast:,.0f} | {rate / slow:,.0f} | {slow / fast:.1f} | {'yes' if equal else 'NO'} |")
+
+
+def timelines(trace: Trace, rounds: int = 7) -> None:
+    """How much longer it takes with a timeline of 1,000 bins."""
+    print("\n| with a timeline of 1,000 bins | times the time without (median of 7) |\n|---|---|")
+    for spec in (*SPECS, OWN):
+        times = [[seconds(lambda b=bins: engine(trace, spec, b)) for bins in (0, 1000)] for _ in range(rounds)]  # type: ignore[misc] # noqa: B023
+        ratio = sorted(after / before for before, after in times)[rounds // 2]
+        print(f"| {spec} | {ratio:.2f} |")
+
+
+def commands(rounds: int = 3) -> None:
+    """Processor seconds of commands of the README, from start to end: the least of some runs, and the first not counted."""
+    print("\n| command | processor seconds, the least of 3 |\n|---|---|")
+    for command in COMMANDS:
+        taken = []
+        for _ in range(rounds + 1):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([KVFRAG, *command.split()], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        print(f"| kvfrag {command} | {min(taken[1:]):.2f} |")
 
 
 def doubled_outputs(trace: Trace, rounds: int = 7) -> None:
@@ -106,6 +184,16 @@ def growth(spec: str, load: str) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     shown = " | ".join(f"{time_us:.1f}" for time_us in times_us)
     print(f"| {load} | {spec} | {shown} | {times_us[-1] / times_us[0]:.2f} | {1e6 / times_us[-1]:,.0f} | {peak:.2f} |")
+
+
+def many() -> None:
+    """27 million requests, all of whose time is the loop's; ``python tests/bench.py many``."""
+    trace = Trace.workload("azure-conv", rate=LOADS["saturated"], requests=MANY)
+    taken = seconds(lambda: engine(trace, "paged:block_size=16", 1000).summary())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"| {MANY:,} requests, saturated, timeline on | seconds | microseconds a request | peak memory, GiB |")
+    print("|---|---|---|---|")
+    print(f"| paged:block_size=16 | {taken:.0f} | {taken / MANY * 1e6:.2f} | {peak:.2f} |")
 
 
 def batches() -> None:
@@ -148,6 +236,9 @@ def sweep_rows(rounds: int = 3) -> None:
 
 def main() -> None:
     """Print all tables."""
+    if sys.argv[1:] == ["many"]:
+        many()
+        return
     if sys.argv[1:]:
         growth(*sys.argv[1:])
         return
@@ -155,7 +246,9 @@ def main() -> None:
     print(f"{trace.name}: {len(trace):,} requests, {CAPACITY:,} slots, max_batch {MAX_BATCH}, cost {COST}")
     print(f"{processor()}, {os.cpu_count()} cores; {versions()}\n")
     ratios(trace)
+    timelines(trace)
     doubled_outputs(trace)
+    commands()
     batches()
     sweep_rows()
     sizes = " | ".join(f"{size:,}" for size in SIZES)
@@ -180,7 +273,7 @@ def processor() -> str:
 def versions() -> str:
     """Of Python and of the libraries that matter to the speed."""
     return ", ".join(
-        [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in ("numpy", "simpy"))]
+        [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in ("numpy", "numba", "simpy"))]
     )
 
 

@@ -29,7 +29,7 @@ def give(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
-@pytest.mark.parametrize("content", [CSV, gzip.compress(CSV)])
+@pytest.mark.parametrize("content", [CSV, gzip.compress(CSV)], ids=["plain", "packed"])
 def test_a_dash_is_standard_input_as_often_as_it_is_asked_for(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, content)
     for trace in (open_trace("-"), Trace.read("-"), open_trace("-")):
