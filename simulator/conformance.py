@@ -80,7 +80,9 @@ def check_scheduler(scheduler: "str | Callable[[State], int]", cases: int = 100,
         except InputError:
             raise
         except Exception as error:
-            told = str(error) if isinstance(error, AssertionError | RuntimeError) else f"{type(error).__name__}: {error}"
+            told = (
+                str(error) if isinstance(error, AssertionError | RuntimeError) else f"{type(error).__name__}: {error}"
+            )
             name = name_of(scheduler)
             again = f"check_scheduler({name.rpartition(':')[2]}, cases=1, seed={number}) shows it again"
             raise BrokenPromiseError(
@@ -172,7 +174,9 @@ def _expect_log(decisions: pd.DataFrame, run: Run, case: _Case) -> None:
                 f"and max_batch is {limits.max_batch}")  # fmt: skip
         tokens = len(running) - len(prefilled) + sum(prefilled)
         within = not prefilled or len(running) == 1 or tokens <= (limits.max_batch_tokens or tokens)
-        _expect(within, f"iteration {iteration}: {tokens} new tokens, and max_batch_tokens is {limits.max_batch_tokens}")
+        _expect(
+            within, f"iteration {iteration}: {tokens} new tokens, and max_batch_tokens is {limits.max_batch_tokens}"
+        )
         running.difference_update(ended)
         done.update(ended)
     _expect(not running, f"rows {sorted(running)} never finish")

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Unpack
 
 from tqdm import tqdm
@@ -75,19 +74,21 @@ def simulate(
             # Where a bin ends is known when the run is over: it is made twice, and is the same.
             made = make_allocator(label, allocator.capacity, chosen.max_model_len) if label else _copy(allocator)
             first, _ = served(made, chosen, requests, [_BEYOND_PS, _BEYOND_PS], on_progress=_shown(bar, 0, 2))
-            edges, shown = _edges(chosen, first.now_ps, bins), _shown(bar, int(first.clock.finished), 2)
+            stop_ps, done = first.now_ps, int(first.clock.finished)
+            del first  # its columns are as large as those of the next one
+            edges, shown = _edges(chosen, stop_ps, bins), _shown(bar, done, 2)
         else:
             edges, shown = list(chosen.window_ps or (0, _BEYOND_PS)), _shown(bar, 0, 1)
         engine, layouts = served(allocator, chosen, requests, edges, layout_times_ps, log, shown)
-    if bins and engine.now_ps != first.now_ps:
+    if bins and engine.now_ps != stop_ps:
         raise RuntimeError(
-            f"{allocator.spec} broke a promise: the same run ended at {first.now_ps:,} ps and {engine.now_ps:,} ps; "
+            f"{allocator.spec} broke a promise: the same run ended at {stop_ps:,} ps and {engine.now_ps:,} ps; "
             "the same calls must give the same answers: allocators.check_allocator tells more"
         )
     if not engine.batch.now.count and allocator.free_slots != allocator.capacity:
         raise AssertionError(f"{allocator.spec}: nothing runs any more, and {allocator.free_slots} slots are free")
-    run = run_of(trace, allocator, chosen, requests, engine, layouts, log, edges if bins else None)
-    return replace(run, label=label, warnings=(*server.warnings, *engine.notes, *run_warnings(run, allocator)))
+    run = run_of(allocator, chosen, requests, engine, layouts, log, edges if bins else None)
+    return run.told_of(label, (*server.warnings, *engine.notes, *run_warnings(run, allocator)))
 
 
 def _allocator_and_server(allocator: AnyAllocator, given: dict[str, Any]) -> tuple[Allocator, Server]:

@@ -59,7 +59,10 @@ def new_queue(arrival: Ints, prompt: Ints, output: Ints) -> Queue:
     now = record(first=0, arrived=0, back=0, host=0, preemptions=0)
     host, since = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     admitted, finished = np.full(rows, -1), np.full(rows, -1)
-    preemptions, waits = np.zeros(rows, np.int32), np.zeros((rows, 6), np.int64)
+    preemptions, waits = (
+        np.zeros(rows, np.int32),
+        np.zeros((6, rows), np.int64).T,
+    )  # what is never written takes no memory
     line = np.arange(rows, dtype=np.int32)
     return Queue(now, line, arrival, prompt, output, host, since, admitted, finished, preemptions, waits)
 

@@ -35,8 +35,8 @@ Exact = NDArray[Any]
 class Server:
     """Serves requests with one allocator, whose pool is empty, from time 0 on.
 
-    ``rows``: which rows of the trace they are, in order of (arrival, row), the rejected ones left out; ``arrival_ns``,
-    ``prompt`` and ``output``: of these. ``edges_ps``: of the bins in which the ledger is kept, ascending. ``log``:
+    ``rows``: which rows of the trace they are, in order of (arrival, row), the rejected ones left out; ``arrival_ns``:
+    of the trace; ``prompt`` and ``output``: of these rows, and the server's from now on. ``edges_ps``: of the bins in which the ledger is kept, ascending. ``log``:
     hears of every decision.
     """
 
@@ -235,8 +235,8 @@ class Server:
         self.clock.now -= shift
         self.epoch_ps = epoch_ps
         # What is too far off is never reached before the clock is set back again.
-        epoch_ns = min(epoch_ps // 1000, int(self._arrival_ns[-1]) + 1) if len(self.rows) else 0
-        queue.arrival[:] = np.clip(self._arrival_ns - epoch_ns, -(NEVER // 1000), NEVER // 1000) * 1000
+        epoch_ns = min(epoch_ps // 1000, int(self._arrival_ns[self.rows[-1]]) + 1) if len(self.rows) else 0
+        queue.arrival[:] = np.clip(self._arrival_ns[self.rows] - epoch_ns, -(NEVER // 1000), NEVER // 1000) * 1000
         self.bins.edges[:] = [min(max(edge - epoch_ps, -NEVER), NEVER) for edge in self._edges_ps]
 
     def _empty_log(self) -> None:

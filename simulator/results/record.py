@@ -1,8 +1,8 @@
 """What a run says: its figures, tables and memory maps, and what their columns are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import pandas as pd
 
@@ -60,6 +60,30 @@ class Source:
         return cls(trace.name, len(trace), trace.sha256)
 
 
+class Columns(Protocol):
+    """What a table of requests can be made of, and what is known without it."""
+
+    def table(self) -> pd.DataFrame: ...
+
+    def waits_s(self) -> dict[str, float]: ...
+
+
+class _TableOnDemand:
+    """The field ``requests``: a table, or columns of which it is made when it is first read."""
+
+    def __get__(self, record: "Record | None", owner: type) -> pd.DataFrame:
+        if record is None:
+            raise AttributeError("requests")  # to dataclasses: there is no default
+        given = record.__dict__["requests"]
+        if not isinstance(given, pd.DataFrame):
+            given = record.__dict__["requests"] = given.table()
+        table: pd.DataFrame = given
+        return table
+
+    def __set__(self, record: "Record", given: pd.DataFrame | Columns) -> None:
+        record.__dict__["requests"] = given
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Record(Shown):
     """What one replay of a trace against one allocator says. :class:`Run` adds the ways to keep and to show it."""
@@ -80,7 +104,7 @@ class Record(Shown):
     """Equal time bins over the covered time (equal to a picosecond), a row each: start_s, end_s; mean slots of each
     category; mean requests running and waiting; largest_free in slots; refused_although_free, the part of the bin in
     which the head of the queue was refused although enough was free, 0 to 1; preemptions, a count."""
-    requests: pd.DataFrame
+    requests: pd.DataFrame = _TableOnDemand()  # type: ignore[assignment]
     """A row each, in order of arrival: arrival_s, prompt_tokens, output_tokens (after truncation), admitted_s (first),
     finished_s, preemptions, and a status of STATUS; wait_s, and how much of it for which cause (``waits.CAUSES``):
     wait_external_s, wait_too_little_free_s, wait_max_batch_s, wait_max_batch_tokens_s, wait_behind_s,
@@ -95,6 +119,11 @@ class Record(Shown):
     """What to call it in tables and pictures, if not by its allocator."""
     warnings: tuple[str, ...] = ()
     """What is worth a word about it, a sentence each: rejected requests, an assumed GPU, ..."""
+
+    def told_of(self, label: str | None, warnings: tuple[str, ...]) -> Self:
+        """The same under a label, with warnings."""
+        requests: Any = self.__dict__["requests"]  # as it is, so that no table is made of it
+        return replace(self, requests=requests, label=label, warnings=warnings)
 
     @property
     def name(self) -> str:
@@ -160,6 +189,9 @@ class Record(Shown):
 
         From time 0 to the stop, whatever the window.
         """
+        given: pd.DataFrame | Columns = self.__dict__["requests"]
+        if not isinstance(given, pd.DataFrame):
+            return given.waits_s()
         waited = self.requests[self.requests["status"].isin(["finished", "running", "waiting"])]
         sums_ps = {cause: exact_sum(waited[f"wait_{cause}_ps"].to_numpy()) for cause in CAUSES}
         return {cause: _ratio(sum_ps, len(waited) * 10**12) or 0.0 for cause, sum_ps in sums_ps.items()}

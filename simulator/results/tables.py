@@ -12,6 +12,8 @@ from simulator.results.ledger import CATEGORIES
 from simulator.results.record import REQUEST_TYPES, WAITED
 from simulator.traces.trace import Trace
 
+_AT_ONCE = 1 << 20  # requests, so that what is made of them on the way stays small
+
 
 def timeline_table(
     edges_ps: Sequence[int],
@@ -80,10 +82,11 @@ def _seconds(times_ps: Ints) -> NDArray[np.float64]:
 
 def _overlaps(begun_ps: Ints, ended_ps: Ints, edges_ps: Sequence[int]) -> list[int]:
     """For each bin, the time that the spans have in it, all together: exact, in picoseconds."""
-    up_to = [
-        ended - begun
-        for begun, ended in zip(*(_passed(times, edges_ps) for times in (ended_ps, begun_ps)), strict=True)
-    ]
+    up_to = [0] * len(edges_ps)
+    for at in range(0, len(begun_ps), _AT_ONCE):
+        part = slice(at, at + _AT_ONCE)
+        sums = zip(_passed(begun_ps[part], edges_ps), _passed(ended_ps[part], edges_ps), strict=True)
+        up_to = [total + begun - ended for total, (begun, ended) in zip(up_to, sums, strict=True)]
     return [high - low for low, high in pairwise(up_to)]
 
 

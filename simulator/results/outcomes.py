@@ -1,0 +1,92 @@
+"""What became of each request of a run: columns as the server leaves them, and the table that is made when asked for.
+
+The table has eight times the memory of these columns, and of millions of requests nobody looks at it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from simulator.engine.queue import AGAIN, HEAD, ITERATION
+from simulator.engine.server import Server
+from simulator.results.exact import Ints, exact_sum
+from simulator.results.record import STATUS
+from simulator.results.tables import requests_table
+from simulator.results.waits import CAUSES, waits_by_cause
+from simulator.traces.trace import Trace
+
+WAITING = STATUS.index("waiting")
+
+
+class Requests(NamedTuple):
+    """What is to be served. ``rejected``: by row of the trace, a place in STATUS, or -1."""
+
+    trace: Trace
+    rejected: NDArray[np.int8]
+    output: NDArray[np.int64]
+    """Tokens, after truncation."""
+    rows: NDArray[np.int64]
+    """Those that are not rejected."""
+
+
+class Outcomes:
+    """Of the requests that a server has served, or turned away; ``stopped``: a window ended before they were all done."""
+
+    def __init__(self, requests: Requests, server: Server, stopped: bool) -> None:
+        self._trace, self._rejected, self._output, self._rows = requests
+        self._stop_ps = server.now_ps
+        self._kind = object if max(self._stop_ps, int(self._trace.arrival_ns[-1]) * 1000) >> 62 else np.int64
+        self._admitted, self._finished = (
+            server.times_ps(column, place)
+            for place, column in enumerate((server.queue.admitted, server.queue.finished))
+        )
+        self._preemptions, self._waits = server.queue.preemptions, server.waits_ps
+        running = server.batch.request[server.batch.order[: server.batch.now.count]]
+        self.status = self._status(running, stopped)
+
+    def _status(self, running: NDArray[np.int64], stopped: bool) -> NDArray[np.int8]:
+        """What became of each row, as a place in STATUS."""
+        status = np.where(self._rejected >= 0, self._rejected, WAITING).astype(np.int8)
+        status[self._rows[(self._finished >= 0).astype(bool)]] = STATUS.index("finished")
+        status[self._rows[running]] = STATUS.index("running")
+        if stopped:
+            status[(self.arrivals_ps() > self._stop_ps).astype(bool)] = STATUS.index("not_arrived")
+        return status
+
+    def count(self, state: str) -> int:
+        """How many are in a state of STATUS."""
+        return int((self.status == STATUS.index(state)).sum())
+
+    def arrivals_ps(self) -> Ints:
+        """By row of the trace."""
+        return self._trace.arrival_ns.astype(self._kind) * 1000
+
+    def starts_ps(self) -> Ints:
+        """When each stopped waiting for the first time: its admission, or the end of the run; its arrival if it never
+        waited."""
+        starts = self.arrivals_ps()
+        starts[self.status == WAITING] = self._stop_ps
+        admitted = (self._admitted >= 0).astype(bool)
+        starts[self._rows[admitted]] = self._admitted[admitted]
+        return starts
+
+    def waits_s(self) -> dict[str, float]:
+        """Mean seconds a request waited, by cause; of all that arrived and were not turned away."""
+        columns = {**{cause: code - 1 for code, cause in HEAD.items()}, "iteration": ITERATION, "preempted": AGAIN}
+        sums = {cause: exact_sum(self._waits[:, column]) for cause, column in columns.items()}
+        first = exact_sum(self.starts_ps() - self.arrivals_ps())
+        sums["behind"] = first - sum(sums[cause] for cause in sums if cause != "preempted")
+        waited = sum(self.count(state) for state in ("finished", "running", "waiting"))
+        return {cause: sums[cause] / (waited * 10**12) if waited else 0.0 for cause in CAUSES}
+
+    def table(self) -> pd.DataFrame:
+        """``Run.requests``."""
+        rows = len(self._trace)
+        admitted_ps, finished_ps = (np.full(rows, -1, self._kind) for _ in range(2))
+        admitted_ps[self._rows], finished_ps[self._rows] = self._admitted, self._finished
+        preemptions = np.zeros(rows, np.int64)
+        preemptions[self._rows] = self._preemptions
+        waits = waits_by_cause(self._waits, self._rows, self.arrivals_ps(), self.starts_ps())
+        return requests_table(self._trace, self._output, self.status, admitted_ps, finished_ps, preemptions, waits)
