@@ -18,7 +18,7 @@ from simulator.engine.layout import Allocation, Layout
 from simulator.engine.log import Listener, new_log
 from simulator.engine.queue import AGAIN, new_queue
 from simulator.engine.schedulers.fcfs import Fcfs
-from simulator.server.settings import Settings
+from simulator.engine.terms import Terms
 
 Ints = NDArray[np.int64]
 Exact = NDArray[Any]
@@ -36,7 +36,7 @@ class Server:
     def __init__(
         self,
         allocator: Allocator,
-        settings: Settings,
+        settings: Terms,
         rows: Ints,
         arrival_ns: Ints,
         prompt: Ints,
