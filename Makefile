@@ -28,8 +28,9 @@ bench: $(STAMPS)-dev ## engine against the token-stepped reference, and reading 
 gpu: ## on a machine with a GPU, torch and triton: tests, check and bench on the device, within 200 s -> gpu/results/
 	$(PYTHON) -m gpu.suite gpu/logs/*.jsonl
 
-gallery: $(STAMPS)-dev ## every kind of picture, drawn again: docs/gallery/
+gallery: $(STAMPS)-dev ## every kind of picture, drawn again: docs/gallery/, docs/architecture.svg
 	$(BIN)/python docs/make_gallery.py
+	$(BIN)/python docs/make_architecture.py
 
 notebooks: $(STAMPS)-dev ## run all notebooks again and save what they print and draw
 	$(BIN)/python notebooks/execute.py

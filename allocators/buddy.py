@@ -53,14 +53,7 @@ class BuddyPool(NamedTuple):
 
 
 @answer(ask.allocate, BuddyPool)
-def _allocate(
-    pool: BuddyPool,
-    seat: int,
-    request: int,
-    prompt_tokens: int,
-    output_tokens: int,
-    alone: bool,
-) -> int:
+def _allocate(pool: BuddyPool, seat: int, request: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:
     wanted = _level_for(pool, _asked_slots(pool, prompt_tokens, output_tokens))
     at_least = wanted
     if pool.split == LARGEST and pool.now.blocks:
@@ -212,16 +205,10 @@ class Buddy(Pooled):
             top = min(top, (self.max_block // self.min_block).bit_length() - 1)
         self.max_model_len = check_reserve(reserve, max_model_len, self.min_block << top)
         arenas = _carved(units, top)
+        nobody = np.zeros(0, np.int64)
         self.pool = BuddyPool(
-            record(blocks=len(arenas), free_slots=self.capacity),
-            np.sort(arenas),
-            np.zeros(0, np.int64),
-            np.zeros(0, np.int64),
-            RESERVE.index(reserve),
-            self.max_model_len or 0,
-            self.min_block,
-            top,
-            SPLIT.index(split),
+            *(record(blocks=len(arenas), free_slots=self.capacity), np.sort(arenas), nobody, nobody),
+            *(RESERVE.index(reserve), self.max_model_len or 0, self.min_block, top, SPLIT.index(split)),
         )
         self._arenas = len(arenas)
 

@@ -1,4 +1,4 @@
-"""The token-stepped simulator: the contract (semantics.md) in its plainest executable form, and slow.
+"""The token-stepped simulator: the contract (docs/semantics.md) in its plainest executable form, and slow.
 
 It shares no code with the engine: two independent programs must come to the same integers. Each iteration
 steps every running request by one token and sums the ledger anew from the raw state. Times are picoseconds.

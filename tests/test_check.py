@@ -9,7 +9,7 @@ import pytest
 
 from allocators import Allocator, Contiguous, Extent, InputError, MisuseError, check_allocator, make_allocator
 from allocators.base import holds_already, holds_none
-from allocators.check import BrokenPromiseError
+from allocators.twins import BrokenPromiseError
 
 CONTIGUOUS = [
     f"contiguous:reserve={reserve},fit={fit}"

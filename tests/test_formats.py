@@ -801,7 +801,7 @@ def test_how_a_text_is_cut_makes_no_difference(folder: Path, text: str, size: in
     expected = outcome()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "CHUNK_BYTES", size)
-        patch.setattr("simulator.traces.rows._LARGE_ROWS", 2)
+        patch.setattr("simulator.traces.kept._LARGE_ROWS", 2)
         assert outcome() == expected
 
 

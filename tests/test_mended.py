@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from allocators import Extent, InputError, Paged, check_allocator, make_allocator
-from allocators.check import BrokenPromiseError
+from allocators.twins import BrokenPromiseError
 from test_check import Toy
 
 

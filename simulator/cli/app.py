@@ -58,7 +58,8 @@ class _Deferred(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> "Context":
         """The context of the command itself, which is imported now."""
-        return _imported(self.name or "").make_context(info_name, args, parent, **extra)
+        made: Context = _imported(self.name or "").make_context(info_name, args, parent, **extra)
+        return made
 
 
 def _imported(name: str) -> Any:

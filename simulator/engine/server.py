@@ -25,7 +25,7 @@ from simulator.engine.schedulers.faults import FAULTS
 from simulator.engine.schedulers.named import name_of, scheduler_of
 from simulator.engine.schedulers.own import Plain, compiled_scheduler, forget, plain_policy, reason
 from simulator.engine.schedulers.seam import Limits
-from simulator.server.settings import Settings
+from simulator.engine.terms import Terms
 
 Ints = NDArray[np.int64]
 Exact = NDArray[Any]
@@ -43,7 +43,7 @@ class Server:
     def __init__(
         self,
         allocator: Allocator,
-        settings: Settings,
+        settings: Terms,
         rows: Ints,
         arrival_ns: Ints,
         prompt: Ints,

@@ -1,4 +1,4 @@
-"""Where a slot can be, by name (semantics.md, section 4), and the exact integrals of a run, from its sums by bin."""
+"""Where a slot can be, by name (docs/semantics.md, 4), and the exact integrals of a run from the sums of its bins."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """The coarser views of the ledger that others report, and the one colour of each category and cause of waiting.
 
-The ledger says where every slot is (shared/semantics.md, section 4). A view adds categories up; none
+The ledger says where every slot is (docs/semantics.md, section 4). A view adds categories up; none
 drops or invents a slot, so every view sums to the whole pool.
 """
 

@@ -1,4 +1,4 @@
-"""First come, first served: a whole prompt in the iteration that admits it, then one token in each (semantics.md, 3)."""
+"""First come, first served: a whole prompt at once, then a token in each iteration (docs/semantics.md, 3)."""
 
 from allocators.seam import answer
 from simulator.engine.queue import NOBODY, PREEMPTED

@@ -1,4 +1,4 @@
-"""The steps of an iteration that schedulers are made of: grow, preempt, look at who waits, admit (semantics.md, 3)."""
+"""The steps that schedulers are made of: grow, preempt, look at who waits, admit (docs/semantics.md, 3)."""
 
 from allocators import pool as ask
 from allocators.seam import rule
