@@ -85,7 +85,7 @@ def simulate(
     if not engine.batch.now.count and allocator.free_slots != allocator.capacity:
         raise AssertionError(f"{allocator.spec}: nothing runs any more, and {allocator.free_slots} slots are free")
     run = run_of(trace, allocator, chosen, requests, engine, layouts, log, edges if bins else None)
-    return replace(run, label=label, warnings=(*server.warnings, *engine.notes, *run_warnings(run, allocator)))
+    return replace(run, label=label, warnings=(*server.warnings, *engine.asking.notes, *run_warnings(run, allocator)))
 
 
 def _allocator_and_server(allocator: AnyAllocator, given: dict[str, Any]) -> tuple[Allocator, Server]:

@@ -1,12 +1,9 @@
 """One server: its queue, batch and pool, and what has come of them. Between two calls nothing moves."""
 
-import weakref
-from collections.abc import Callable, Sequence
-from types import FunctionType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from allocators import pool as ask
@@ -20,11 +17,8 @@ from simulator.engine.compiled import compiled
 from simulator.engine.foreign import foreign_pool
 from simulator.engine.log import new_log
 from simulator.engine.queue import AGAIN, new_queue, returning
-from simulator.engine.schedulers import Scheduler, State
-from simulator.engine.schedulers.faults import FAULTS
-from simulator.engine.schedulers.named import name_of, scheduler_of
-from simulator.engine.schedulers.own import Plain, compiled_scheduler, forget, plain_policy, reason
-from simulator.engine.schedulers.seam import Limits
+from simulator.engine.schedulers.asking import Asking
+from simulator.engine.schedulers.seam import Limits, State
 from simulator.run import Allocation, Layout
 from simulator.settings import Settings
 
@@ -53,8 +47,6 @@ class Server:
         log: DecisionLog | None = None,
     ) -> None:
         self.allocator, self.rows, self.log = allocator, rows, log
-        self.notes: tuple[str, ...] = ()
-        """What is worth a word about how it ran."""
         self._arrival_ns, self._edges_ps = arrival_ns, edges_ps
         seats = min(len(rows), settings.max_batch or len(rows), allocator.capacity) + 1
         self.pool = pool_of(allocator, rows, seats)
@@ -71,34 +63,14 @@ class Server:
             allocator.contiguous,
             int(allocator.tail_slots),
         )
-        self._state = State(limits, self.batch, self.queue, self.pool, self.events, self.clock)
-        self._choose(scheduler_of(settings.scheduler))
+        state = State(limits, self.batch, self.queue, self.pool, self.events, self.clock)
+        self.asking = Asking(settings.scheduler, state, loop.advance)
         self.epoch_ps = 0
         """What the loop's clock counts from."""
         self._earlier: list[tuple[int, list[tuple[Ints, Ints]]]] = []
         self._waits: Exact | None = None
         self._count_from(0)
         move_to_bin(self.bins, 0)
-
-    def _choose(self, scheduler: type[State] | Scheduler) -> None:
-        """What the loop asks, and the loop that does: of a scheduler of the project, or of a user's own."""
-        self._advance: Callable[..., int] = loop.advance
-        self._own = None if isinstance(scheduler, type) else scheduler
-        if self._own is None:
-            self.policy: Any = scheduler(*self._state)
-        elif isinstance(self._own, FunctionType):
-            kind, self._advance = compiled_scheduler(self._own, loop.advance)
-            self.policy = kind(*self._state)
-        else:
-            self._ask_in_python("it is no plain function")
-
-    def _ask_in_python(self, why: str) -> None:
-        """Numba does not understand the user's own scheduler: it is called as it is from here on."""
-        assert self._own is not None
-        self.notes += (f"scheduler {name_of(self._own)} runs as plain Python, many times as slow: {why}",)
-        self._advance = loop.advance
-        self.policy = plain_policy(self._own, self._state)
-        weakref.finalize(self, forget, self.policy)
 
     @property
     def now_ps(self) -> int:
@@ -114,17 +86,12 @@ class Server:
         if self.clock.now >= loop.FARTHEST_PS:
             self._count_from(self.now_ps)
         until, look = (NEVER if time is None else min(time - self.epoch_ps, NEVER) for time in (until_ps, look_ps))
-        rest = (self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock)
-        limits = min(until, loop.FARTHEST_PS), look, self.allocator.capacity
-        try:
-            why = self._advance(self.policy, *rest, *limits)
-        except NumbaError as error:
-            if self._own is None or isinstance(self.policy, Plain):
-                raise
-            self._ask_in_python(f"numba says: {reason(error)}")
-            why = self._advance(self.policy, *rest, *limits)
+        why = self.asking.advance(
+            *(self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock),
+            *(min(until, loop.FARTHEST_PS), look, self.allocator.capacity),
+        )
         if why == loop.BROKEN:
-            raise self._broken_promise()
+            raise self.asking.broken_promise() or self._broken_promise()
         if why == loop.UNBALANCED:
             raise self._unbalanced()
         if why == loop.FULL:
@@ -225,11 +192,6 @@ class Server:
         now.events = now.extents = 0
 
     def _broken_promise(self) -> RuntimeError:
-        if self.clock.broken in FAULTS:
-            assert self._own is not None
-            what = f"{FAULTS[int(self.clock.broken)](self._state)} (iteration {self.clock.iteration})"
-            name = name_of(self._own)
-            return RuntimeError(f"scheduler {name} broke a promise: {what}; simulator.check_scheduler tells more")
         row = int(self.clock.head)
         held, prompt = int(self.clock.broken) - 1, int(self.queue.prompt[row])
         did = f"gave {held} slots for" if held else "refused, in an empty pool,"

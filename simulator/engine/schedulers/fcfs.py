@@ -1,4 +1,4 @@
-"""First come, first served: a whole prompt in the iteration that admits it, then one token in each (semantics.md, 3)."""
+"""First come, first served: a whole prompt in the iteration that admits it, then one token in each."""
 
 from allocators.seam import answer
 from simulator.engine.queue import NOBODY, PREEMPTED

@@ -49,7 +49,9 @@ def check_importable(named: Named) -> None:
     """Raise InputError for a function that another process would not find by its name."""
     if not isinstance(named, str):
         name = name_of(named)
-        wanted = f"scheduler(={name}) must be a function of a module, package.module:function, as other processes import it"
+        wanted = (
+            f"scheduler(={name}) must be a function of a module, package.module:function: other processes import it"
+        )
         if own(name.replace(":", ".", 1), wanted, "function") is not named:
             raise InputError(wanted)
 
@@ -62,7 +64,9 @@ def _unknown(text: str) -> str:
     near = get_close_matches(text, SCHEDULERS, 1)
     meant = f" (did you mean {near[0]}?)" if near else ""
     names = ", ".join(sorted(SCHEDULERS))
-    return f"unknown scheduler {in_short(text)}{meant}; choose from {names}, or name your own as package.module:function"
+    return (
+        f"unknown scheduler {in_short(text)}{meant}; choose from {names}, or name your own as package.module:function"
+    )
 
 
 def _check_function(found: Callable[..., Any], name: str) -> None:

@@ -24,7 +24,7 @@ class Limits(NamedTuple):
 
 
 class State(NamedTuple):
-    """A server at the start of an iteration, which a scheduler looks at and changes. Each scheduler has its own type."""
+    """A server at the start of an iteration, which a scheduler looks at and changes; each has a type of its own."""
 
     limits: Limits
     batch: Any
@@ -38,7 +38,7 @@ class State(NamedTuple):
 
 
 @question
-def schedule(state: Any) -> int:
+def schedule(state: Any) -> int:  # type: ignore[empty-body]
     """Decide one iteration: grow, preempt, admit. Returns what stopped the head of the queue, ``queue.NOBODY`` etc.
 
     ``clock.head`` is then the row that was stopped, and ``clock.alike`` how long nothing new would be decided.

@@ -8,6 +8,7 @@ from simulator.engine.queue import BATCH, EXTERNAL, NOBODY, RESIDUAL, TOKENS, ar
 from simulator.engine.schedulers.faults import NOT_WAITING
 from simulator.engine.schedulers.seam import State
 
+
 @rule
 def grow(state: State) -> bool:
     """Room for one more token, oldest first; without room the newest loses its memory. Was anyone preempted?"""
