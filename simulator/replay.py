@@ -88,7 +88,7 @@ def simulate(
     if not engine.batch.now.count and allocator.free_slots != allocator.capacity:
         raise AssertionError(f"{allocator.spec}: nothing runs any more, and {allocator.free_slots} slots are free")
     run = run_of(allocator, chosen, requests, engine, layouts, log, edges if bins else None)
-    return run.told_of(label, (*server.warnings, *engine.notes, *run_warnings(run, allocator)))
+    return run.told_of(label, (*server.warnings, *engine.asking.notes, *run_warnings(run, allocator)))
 
 
 def _allocator_and_server(allocator: AnyAllocator, given: dict[str, Any]) -> tuple[Allocator, Server]:

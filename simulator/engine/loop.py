@@ -45,8 +45,8 @@ def new_clock() -> Any:
     ``prefilled``, ``swapped`` tokens, ``joining``: new tokens of those admitted, less one each; ``why`` the ``head`` of
     the queue was stopped; ``alike``, see ``schedulers/seam.py``; ``count`` iterations, the first of ``first_ps`` +
     ``extra_ps``, ``length_ps`` in all; ``planned``, until they have run. ``finished`` requests; ``broken``: 1 + the
-    slots that an allocator gave for a request that needs more, or below 0 a fault of the scheduler. ``refused``:
-    the row that was refused last, ``asked`` slots, after ``refused_at`` releases."""
+    slots that an allocator gave for a request that needs more, or below 0 a fault of the scheduler. ``refused``: the
+    row that was refused last, ``asked`` slots, after ``refused_at`` releases."""
     return record(
         now=0, iteration=0, prefilled=0, swapped=0, joining=0, why=0, head=-1, alike=0, count=0, first_ps=0,
         extra_ps=0, length_ps=0, planned=0, finished=0, broken=0, refused=-1, refused_at=0, asked=0,

@@ -31,8 +31,8 @@ class Queue(NamedTuple):
     """By row: one per request, in order of (arrival, row); those that are rejected on arrival are not in it."""
 
     now: Any
-    """``first`` place of the line; ``arrived``, a place up to which all have arrived, see :func:`waiting`; ``back``, how
-    many at the head of the line wait to come back; ``host``, slots on the host; ``preemptions``."""
+    """``first`` place of the line; ``arrived``, a place up to which all have arrived, see :func:`arrived_place`;
+    ``back``, how many at the head of the line wait to come back; ``host``, slots on the host; ``preemptions``."""
     line: NDArray[np.int32]
     """Rows in order, from place ``now.first`` on: who waits, and behind them who has yet to arrive."""
     arrival: Ints
@@ -146,7 +146,7 @@ def returning(queue: Queue) -> NDArray[np.int32]:
 
 @rule
 def tell_waits(queue: Queue, clock: Any, why: int, head: int, end: int) -> None:
-    """Why the head waits from now to ``end``; and who comes meanwhile, if nobody waits: each for the iteration's end."""
+    """Why the head waits from now to ``end``; who comes meanwhile, if nobody waits, waits for the iteration's end."""
     if why == NOBODY:
         place = queue.now.first
         while place < len(queue.line) and queue.arrival[queue.line[place]] < end:

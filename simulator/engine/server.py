@@ -1,12 +1,9 @@
 """One server: its queue, batch and pool, and what has come of them. Between two calls nothing moves."""
 
-import weakref
-from collections.abc import Callable, Sequence
-from types import FunctionType
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
-from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from allocators import pool as ask
@@ -20,11 +17,8 @@ from simulator.engine.foreign import AllocatorError, Foreign
 from simulator.engine.layout import Allocation, Layout
 from simulator.engine.log import Listener, new_log
 from simulator.engine.queue import AGAIN, new_queue, returning
-from simulator.engine.schedulers import Scheduler, State
-from simulator.engine.schedulers.faults import FAULTS
-from simulator.engine.schedulers.named import name_of, scheduler_of
-from simulator.engine.schedulers.own import Plain, compiled_scheduler, forget, plain_policy, reason
-from simulator.engine.schedulers.seam import Limits
+from simulator.engine.schedulers.asking import Asking
+from simulator.engine.schedulers.seam import Limits, State
 from simulator.engine.terms import Terms
 
 Ints = NDArray[np.int64]
@@ -52,8 +46,6 @@ class Server:
         log: Listener | None = None,
     ) -> None:
         self.allocator, self.rows, self.log = allocator, rows, log
-        self.notes: tuple[str, ...] = ()
-        """What is worth a word about how it ran."""
         self._arrival_ns, self._edges_ps = arrival_ns, edges_ps
         seats = min(len(rows), settings.max_batch or len(rows), allocator.capacity) + 1
         self._foreign: Foreign | None = None
@@ -75,34 +67,14 @@ class Server:
             allocator.contiguous,
             int(allocator.tail_slots),
         )
-        self._state = State(limits, self.batch, self.queue, self.pool, self.events, self.clock)
-        self._choose(scheduler_of(settings.scheduler))
+        state = State(limits, self.batch, self.queue, self.pool, self.events, self.clock)
+        self.asking = Asking(settings.scheduler, state, loop.advance)
         self.epoch_ps = 0
         """What the loop's clock counts from."""
         self._earlier: list[tuple[int, list[tuple[Ints, Ints]]]] = []
         self._waits: Exact | None = None
         self._count_from(0)
         move_to_bin(self.bins, 0)
-
-    def _choose(self, scheduler: type[State] | Scheduler) -> None:
-        """What the loop asks, and the loop that does: of a scheduler of the project, or of a user's own."""
-        self._advance: Callable[..., int] = loop.advance
-        self._own = None if isinstance(scheduler, type) else scheduler
-        if self._own is None:
-            self.policy: Any = scheduler(*self._state)
-        elif isinstance(self._own, FunctionType):
-            kind, self._advance = compiled_scheduler(self._own, loop.advance)
-            self.policy = kind(*self._state)
-        else:
-            self._ask_in_python("it is no plain function")
-
-    def _ask_in_python(self, why: str) -> None:
-        """Numba does not understand the user's own scheduler: it is called as it is from here on."""
-        assert self._own is not None
-        self.notes += (f"scheduler {name_of(self._own)} runs as plain Python, many times as slow: {why}",)
-        self._advance = loop.advance
-        self.policy = plain_policy(self._own, self._state)
-        weakref.finalize(self, forget, self.policy)
 
     @property
     def now_ps(self) -> int:
@@ -118,9 +90,15 @@ class Server:
         if self.clock.now >= loop.FARTHEST_PS:
             self._count_from(self.now_ps)
         until, look = (NEVER if time is None else min(time - self.epoch_ps, NEVER) for time in (until_ps, look_ps))
-        why = self._ask_loop(min(until, loop.FARTHEST_PS), look)
+        try:
+            why = self.asking.advance(
+                *(self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock),
+                *(min(until, loop.FARTHEST_PS), look, self.allocator.capacity),
+            )
+        except AllocatorError:
+            raise self._raised() from None
         if why == loop.BROKEN:
-            raise self._broken_promise()
+            raise self.asking.broken_promise() or self._broken_promise()
         if why == loop.UNBALANCED:
             raise self._unbalanced()
         if why == loop.FULL:
@@ -128,18 +106,6 @@ class Server:
         if why == loop.FULL or (why == loop.REACHED and self.clock.now < until):
             return loop.PAUSE
         return int(why)
-
-    def _ask_loop(self, until: int, look: int) -> int:
-        rest = (self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock)
-        try:
-            return int(self._advance(self.policy, *rest, until, look, self.allocator.capacity))
-        except AllocatorError:
-            raise self._raised() from None
-        except NumbaError as error:
-            if self._own is None or isinstance(self.policy, Plain):
-                raise
-            self._ask_in_python(f"numba says: {reason(error)}")
-            return self._ask_loop(until, look)
 
     def _raised(self) -> BaseException:
         """What a user's own allocator has raised."""
@@ -246,11 +212,6 @@ class Server:
         now.events = now.extents = 0
 
     def _broken_promise(self) -> RuntimeError:
-        if self.clock.broken in FAULTS:
-            assert self._own is not None
-            what = f"{FAULTS[int(self.clock.broken)](self._state)} (iteration {self.clock.iteration})"
-            name = name_of(self._own)
-            return RuntimeError(f"scheduler {name} broke a promise: {what}; simulator.check_scheduler tells more")
         row = int(self.clock.head)
         held, prompt = int(self.clock.broken) - 1, int(self.queue.prompt[row])
         did = f"gave {held} slots for" if held else "refused, in an empty pool,"

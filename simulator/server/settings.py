@@ -122,7 +122,10 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Settings":
-        """The settings that :meth:`to_dict` or :meth:`to_saved` wrote; earlier versions did not say what the cost stands for."""
+        """The settings that :meth:`to_dict` or :meth:`to_saved` wrote.
+
+        Earlier versions did not write what the cost stands for.
+        """
         window = values["window_s"]
         cost = StepCost.parse(values["cost"]).with_of(str(values.get("cost_of", "not written down")))
         rest = {name: value for name, value in values.items() if name not in ("cost", "cost_of", "window_s")}

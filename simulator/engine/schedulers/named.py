@@ -50,7 +50,7 @@ def check_importable(named: Named) -> None:
     if not isinstance(named, str):
         name = name_of(named)
         wanted = (
-            f"scheduler(={name}) must be a function of a module, package.module:function, as other processes import it"
+            f"scheduler(={name}) must be a function of a module, package.module:function: other processes import it"
         )
         if own(name.replace(":", ".", 1), wanted, "function") is not named:
             raise InputError(wanted)

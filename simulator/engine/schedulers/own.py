@@ -5,6 +5,7 @@ Either way it works on the server itself, with the rules in ``steps.py``, and wh
 
 import hashlib
 import re
+import sys
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ def compiled_scheduler(function: Scheduler, loop: Callable[..., Any]) -> tuple[t
         globals()[name] = state
         for own in _functions(function):
             register(own)
-        names: dict[str, Any] = {"decide": function, "checked": checked}
+        names: dict[str, Any] = {"__name__": __name__, "decide": function, "checked": checked}
         exec(_ANSWER, names)
         ANSWERS[schedule, state] = names["schedule_own"]
         _COMPILED[key] = state, compiled(getattr(loop, "py_func", loop), f"own-{known}" if known else None)
@@ -77,9 +78,12 @@ def _digest(function: Callable[..., Any]) -> str | None:
     digest = hashlib.sha256()
     for own in _functions(function):
         code = own.__code__
-        if any(isinstance(one, types.CodeType) for one in code.co_consts) or own.__kwdefaults__:
+        # What is loaded from disk asks for the module again.
+        found = own.__module__ in sys.modules
+        if not found or own.__kwdefaults__ or any(isinstance(one, types.CodeType) for one in code.co_consts):
             return None
-        parts: list[Any] = [code.co_code, code.co_consts, code.co_names, code.co_varnames, own.__defaults__]
+        parts: list[Any] = [own.__module__, own.__qualname__, own.__defaults__]
+        parts += [code.co_code, code.co_consts, code.co_names, code.co_varnames]
         for name, value in _named_in(own):
             if isinstance(value, types.ModuleType | types.FunctionType):
                 parts.append((name, value.__name__))
@@ -135,4 +139,4 @@ def _schedule(policy: Plain) -> int:
     handle = policy.handle
     with objmode(why="int64"):
         why = _decide(handle)
-    return why
+    return why  # noqa: RET504

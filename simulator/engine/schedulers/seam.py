@@ -24,7 +24,7 @@ class Limits(NamedTuple):
 
 
 class State(NamedTuple):
-    """A server at the start of an iteration, which a scheduler looks at and changes. Each scheduler has its own type."""
+    """A server at the start of an iteration, which a scheduler looks at and changes; each has a type of its own."""
 
     limits: Limits
     batch: Any

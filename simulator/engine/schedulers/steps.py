@@ -35,7 +35,7 @@ def preempt(state: State) -> None:
 @rule
 def head(state: State) -> int:
     """The row at the head of the queue, first come or preempted last; -1: nobody waits."""
-    return head_of(state.queue, state.clock)
+    return int(head_of(state.queue, state.clock))
 
 
 @rule
@@ -47,7 +47,7 @@ def waiting(state: State) -> int:
 @rule
 def row_at(state: State, place: int) -> int:
     """Who waits at a place of the queue, from 0: those that were preempted, the newest first, then by arrival."""
-    return state.queue.line[state.queue.now.first + place]
+    return int(state.queue.line[state.queue.now.first + place])
 
 
 @rule
@@ -57,6 +57,8 @@ def admit(state: State, row: int) -> int:
     Three checks, the first that fails stops it: ``max_batch``, ``max_batch_tokens``, memory. ``clock.head`` is the row.
     """
     limits, batch, queue, pool, clock = state.limits, state.batch, state.queue, state.pool, state.clock
+    if clock.broken:  # what is told is the first
+        return RESIDUAL
     clock.head = row
     running = batch.now.count
     if running >= limits.max_batch:

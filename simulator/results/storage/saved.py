@@ -113,7 +113,9 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes], kind: type[AnyRecord
             raise InputError(f"{HEAD}: sha256 lacks {name!r}")
     for name, allowed in (("integrals", INTEGRALS), ("counts", COUNTS), ("trace", ("name", "requests", "sha256"))):
         check_keys(f"{HEAD}: {name}", head[name], allowed)
-    settings = {"scheduler": FCFS, **head["settings"]}  # the default is not written
+    settings = head["settings"]
+    if isinstance(settings, dict):
+        settings = {"scheduler": FCFS, **settings}  # the default is not written
     check_keys(f"{HEAD}: settings", settings, Settings().to_dict())
     check_text("cost", settings["cost"])
     check_text("scheduler", settings["scheduler"])
