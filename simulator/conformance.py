@@ -11,8 +11,8 @@ from numpy.random import Generator, default_rng
 
 from allocators import make_allocator
 from allocators.base import InputError, whole
-from allocators.twins import BrokenPromiseError
 from allocators.seam import ANSWERS
+from allocators.twins import BrokenPromiseError
 from simulator.engine.schedulers import ONE, Scheduler, State
 from simulator.engine.schedulers.named import name_of, scheduler_of
 from simulator.engine.schedulers.seam import schedule

@@ -152,7 +152,7 @@ def timelines(trace: Trace, rounds: int = 7) -> None:
 
 
 def commands(rounds: int = 3) -> None:
-    """Processor seconds of commands of the README, from start to end: the least of some runs, and the first not counted."""
+    """Processor seconds of commands of the README, from start to end: the least of some runs after a first one."""
     print("\n| command | processor seconds, the least of 3 |\n|---|---|")
     for command in COMMANDS:
         taken = []

@@ -15,7 +15,7 @@ from allocators import Contiguous, Paged
 from growing import NAME
 from scenarios import Scenario, aligned_scenario, compare, moments_of, random_scenario
 from simulator import StepCost, Trace, simulate
-from simulator.engine import loop, server
+from simulator.engine import loop, pools
 from simulator.results.waits import CAUSES
 from simulator.server.settings import SettingsFields
 
@@ -98,7 +98,7 @@ def test_aligned_scenarios_equal_the_reference(batch: int) -> None:
 @pytest.mark.parametrize("make", [random_scenario, aligned_scenario])
 def test_the_loop_is_the_same_in_plain_python(make: Callable[[int], Scenario], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "advance", getattr(loop.advance, "py_func", loop.advance))
-    monkeypatch.setattr(server, "_fits_empty", getattr(server._fits_empty, "py_func", server._fits_empty))
+    monkeypatch.setattr(pools, "_fits_empty", getattr(pools._fits_empty, "py_func", pools._fits_empty))
     for seed in range(7000, 7060):
         scenario = make(seed)
         moments = sorted({*moments_of(scenario.reference()), 0})

@@ -8,6 +8,7 @@ import simpy
 
 from simulator.engine.layout import Layout
 from simulator.engine.loop import LOOK, PAUSE
+from simulator.engine.maps import layout_of
 from simulator.engine.server import Server
 
 
@@ -48,7 +49,7 @@ def _look(
     for time_ps in times_ps:
         yield env.timeout(time_ps - env.now)
         with _carried():
-            layouts.append(server.layout(time_ps))
+            layouts.append(layout_of(server, time_ps))
 
 
 def serve(

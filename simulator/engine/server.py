@@ -1,21 +1,20 @@
 """One server: its queue, batch and pool, and what has come of them. Between two calls nothing moves."""
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocators import pool as ask
-from allocators.base import Allocator, Extent
+from allocators.base import Allocator
 from allocators.pooled import Pooled
 from simulator.engine import loop
 from simulator.engine.batch import NEVER, new_batch
 from simulator.engine.bins import move_to_bin, new_bins
-from simulator.engine.compiled import compiled
 from simulator.engine.foreign import AllocatorError, Foreign
-from simulator.engine.layout import Allocation, Layout
 from simulator.engine.log import Listener, new_log
+from simulator.engine.pools import is_ours
 from simulator.engine.queue import AGAIN, new_queue, returning
 from simulator.engine.schedulers.asking import Asking
 from simulator.engine.schedulers.seam import Limits, State
@@ -26,12 +25,15 @@ Exact = NDArray[Any]
 """Whole numbers: int64, or Python's where 64 bits are too few."""
 
 
+_LOW_BITS = 60  # of a wait that is kept in two words
+
+
 class Server:
     """Serves requests with one allocator, whose pool is empty, from time 0 on.
 
     ``rows``: which rows of the trace they are, in order of (arrival, row), the rejected ones left out; ``arrival_ns``:
-    of the trace; ``prompt`` and ``output``: of these rows, and the server's from now on. ``edges_ps``: of the bins in which the ledger is kept, ascending. ``log``:
-    hears of every decision.
+    of the trace; ``prompt`` and ``output``: of these rows, and the server's from now on. ``edges_ps``: of the bins in
+    which the ledger is kept, ascending. ``log``: hears of every decision.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class Server:
         self._arrival_ns, self._edges_ps = arrival_ns, edges_ps
         seats = min(len(rows), settings.max_batch or len(rows), allocator.capacity) + 1
         self._foreign: Foreign | None = None
-        if _is_ours(allocator):
+        if is_ours(allocator):
             self.pool = allocator.seated(seats)
         else:
             self._foreign = Foreign(allocator, rows, seats)
@@ -72,7 +74,8 @@ class Server:
         self.epoch_ps = 0
         """What the loop's clock counts from."""
         self._earlier: list[tuple[int, list[tuple[Ints, Ints]]]] = []
-        self._waits: Exact | None = None
+        self._high: Ints | None = None
+        """Of waits, in units of 2^60 ps."""
         self._count_from(0)
         move_to_bin(self.bins, 0)
 
@@ -112,57 +115,27 @@ class Server:
         assert self._foreign and self._foreign.error
         return self._foreign.error
 
-    def layout(self, time_ps: int) -> Layout:
-        """The memory map at a time that the planned iterations hold, their writes included; else nobody runs then."""
-        batch, clock = self.batch, self.clock
-        if not clock.planned:
-            return Layout(time_ps, None, ())
-        passed = self._passed(time_ps - self.now_ps - int(clock.extra_ps))
-        at = int(clock.iteration) + passed
-        allocations = tuple(self._allocation(seat, at) for seat in self._seats())
-        used = int(batch.now.used) + passed * int(batch.now.count)
-        return Layout(time_ps, at, allocations, used, int(self.allocator.capacity - batch.now.free))
-
-    def _passed(self, left_ps: int) -> int:
-        """Of the planned iterations, how many end within this time from the end of the prefill."""
-        first_ps, step_ps = int(self.clock.first_ps), self.cost.kv_token * int(self.batch.now.count)
-        low, high = 0, int(self.clock.count) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if loop.series(first_ps, step_ps, middle) <= left_ps else (low, middle - 1)
-        return low
-
-    def _allocation(self, seat: int, iteration: int) -> Allocation:
-        batch = self.batch
-        return Allocation(
-            int(self.rows[batch.request[seat]]),
-            self._extents(seat, int(batch.held[seat])),
-            written_tokens=int(batch.offset[seat]) + iteration,
-            final_tokens=int(batch.final[seat]),
-            overprovision_slots=int(batch.over[seat]),
-        )
-
-    def _seats(self) -> list[int]:
+    def seats(self) -> list[int]:
         """Of those that run, in order of admission."""
         seats: list[int] = self.batch.order[: self.batch.now.count].tolist()
         return seats
 
-    def _extents(self, seat: int, held: int) -> tuple[Extent, ...]:
-        extents = np.zeros((held, 2), np.int64)
+    def extents(self, seat: int, most: int) -> Ints:
+        """Start and slots of what is held at a seat, of at most ``most`` extents."""
+        extents = np.zeros((most, 2), np.int64)
         try:
             count = ask.copy_extents(self.pool, seat, extents, 0)
         except AllocatorError:
             raise self._raised() from None
-        return tuple(Extent(*extent) for extent in extents[:count].tolist())
+        return extents[:count]
 
     def close(self) -> None:
         """Nothing is served any more: the log and the allocator are brought up to date."""
         self._empty_log()
-        held = [(int(self.batch.request[seat]), seat) for seat in self._seats()]
+        held = [(int(self.batch.request[seat]), seat) for seat in self.seats()]
         if self.log is not None:
             for row, seat in held:
-                extents = np.array(self._extents(seat, int(self.allocator.capacity)), np.int64).reshape(-1, 2)
-                self.log.still_held(int(self.rows[row]), extents)
+                self.log.still_held(int(self.rows[row]), self.extents(seat, int(self.batch.held[seat])))
         waiting = returning(self.queue)
         self.queue.waits[waiting, AGAIN] += self.clock.now - self.queue.since[waiting]
         if isinstance(self.allocator, Pooled):
@@ -172,17 +145,21 @@ class Server:
         """``queue.admitted`` (place 0) or ``queue.finished`` (1), counted from time 0; -1 for what did not happen."""
         if not self._earlier:
             return column
-        times = column.astype(object)
+        times: Exact = column.astype(object if self.now_ps >> 62 else np.int64)
         times[column >= 0] += self.epoch_ps
         for epoch_ps, kept in self._earlier:
             rows, values = kept[place]
-            times[rows] = values.astype(object) + epoch_ps
+            times[rows] = values.astype(times.dtype) + epoch_ps
         return times
 
     @property
     def waits_ps(self) -> Exact:
         """Picoseconds by row and cause, see ``queue.Queue.waits``."""
-        return self.queue.waits if self._waits is None else self.queue.waits.astype(object) + self._waits
+        if self._high is None:
+            return self.queue.waits
+        kind = object if int(self._high.max(initial=0)) >> 2 else np.int64
+        waits: Exact = (self._high.astype(kind) << _LOW_BITS) + self.queue.waits
+        return waits
 
     def _count_from(self, epoch_ps: int) -> None:
         """Let the loop's clock count from this time, cut to whole nanoseconds as arrivals are."""
@@ -193,8 +170,7 @@ class Server:
             waiting = returning(queue)
             queue.waits[waiting, AGAIN] += self.clock.now - queue.since[waiting]
             queue.since[waiting] = self.clock.now - shift
-            self._waits = self.waits_ps.astype(object)
-            queue.waits[:] = 0
+            self._make_room_for_waits()
             kept = [(np.flatnonzero(column >= 0), column[column >= 0]) for column in (queue.admitted, queue.finished)]
             self._earlier.append((self.epoch_ps, kept))
             queue.admitted[:] = queue.finished[:] = -1
@@ -204,6 +180,15 @@ class Server:
         epoch_ns = min(epoch_ps // 1000, int(self._arrival_ns[self.rows[-1]]) + 1) if len(self.rows) else 0
         queue.arrival[:] = np.clip(self._arrival_ns[self.rows] - epoch_ns, -(NEVER // 1000), NEVER // 1000) * 1000
         self.bins.edges[:] = [min(max(edge - epoch_ps, -NEVER), NEVER) for edge in self._edges_ps]
+
+    def _make_room_for_waits(self) -> None:
+        """Carry the upper bits of long waits over, so that what is added until the next time fits 64 bits."""
+        for cause, waits in enumerate(self.queue.waits.T):
+            if int(waits.max(initial=0)) >> _LOW_BITS:
+                if self._high is None:
+                    self._high = np.zeros_like(self.queue.waits)
+                self._high[:, cause] += waits >> _LOW_BITS
+                waits &= (1 << _LOW_BITS) - 1
 
     def _empty_log(self) -> None:
         now = self.events.now
@@ -224,24 +209,3 @@ class Server:
             f"the slots do not sum to the capacity {self.allocator.capacity}: {figures}; "
             "if the allocator is your own, allocators.check_allocator tells what it breaks"
         )
-
-
-@compiled
-def _fits_empty(pool: Any, prompt: Ints, output: Ints, fits: NDArray[np.bool_]) -> None:
-    for row in range(len(prompt)):
-        fits[row] = ask.fits_empty(pool, prompt[row], output[row])
-
-
-def fits_empty(allocator: Allocator, prompt: Ints, output: Ints) -> NDArray[np.bool_]:
-    """Which of these requests an empty pool can hold."""
-    if not _is_ours(allocator):
-        pairs = zip(prompt.tolist(), output.tolist(), strict=True)
-        return np.array([bool(allocator.fits_empty(*pair)) for pair in pairs], np.bool_)
-    fits = np.zeros(len(prompt), np.bool_)
-    _fits_empty(allocator.pool, prompt, output, fits)
-    return fits
-
-
-def _is_ours(allocator: Allocator) -> TypeGuard[Pooled]:
-    """Whether the loop may ask the pool itself; a class derived from one of ours may do something else."""
-    return isinstance(allocator, Pooled) and type(allocator).__module__.startswith("allocators.")

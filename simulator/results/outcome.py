@@ -8,7 +8,8 @@ from allocators.base import Allocator
 from simulator.engine.bins import SUMS
 from simulator.engine.clock import serve
 from simulator.engine.layout import Layout
-from simulator.engine.server import Server, fits_empty
+from simulator.engine.pools import fits_empty
+from simulator.engine.server import Server
 from simulator.engine.wide import integers
 from simulator.results.decisions import DecisionLog
 from simulator.results.ledger import integrals_of

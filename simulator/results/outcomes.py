@@ -32,7 +32,7 @@ class Requests(NamedTuple):
 
 
 class Outcomes:
-    """Of the requests that a server has served, or turned away; ``stopped``: a window ended before they were all done."""
+    """Of the requests that a server has served, or turned away; ``stopped``: a window ended before all were done."""
 
     def __init__(self, requests: Requests, server: Server, stopped: bool) -> None:
         self._trace, self._rejected, self._output, self._rows = requests
