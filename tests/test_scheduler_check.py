@@ -24,18 +24,9 @@ from simulator.engine.schedulers import (
     row_at,
     waiting,
 )
+from test_schedulers import in_order as fcfs
 
 NEVER = 1 << 62
-
-
-def fcfs(state: State) -> int:
-    if grow(state):
-        return PREEMPTED
-    while head(state) >= 0:
-        stopped = admit(state, head(state))
-        if stopped:
-            return stopped
-    return NOBODY
 
 
 def over_max_batch(state: State) -> int:

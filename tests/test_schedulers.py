@@ -70,7 +70,7 @@ BEFORE = 1
 
 
 def _last(state: State) -> int:
-    return row_at(state, waiting(state) - BEFORE)
+    return row_at(state, max(waiting(state) - BEFORE, 0))
 
 
 def in_order(state: State) -> int:
@@ -139,7 +139,7 @@ def test_a_helper_and_a_number_of_ones_own_module_are_compiled_too() -> None:
 
 def test_what_numba_does_not_understand_runs_as_it_is_and_says_so() -> None:
     def odd(state: State) -> int:
-        assert sorted({"a": open}) == ["a"]
+        sorted({"a": open})
         return in_order(state)
 
     trace = Trace.from_columns([0, 1], [5, 5], [3, 3])
@@ -148,6 +148,47 @@ def test_what_numba_does_not_understand_runs_as_it_is_and_says_so() -> None:
     assert "odd runs as plain Python, many times as slow: numba says: " in note
     assert "(test_schedulers.py, line " in note and "\n" not in note
     assert run.requests.equals(simulate(trace, Paged(100, 4)).requests)
+
+
+BUDGET = {"requests": 1}
+"""What may change between two runs, and no machine code would see."""
+
+
+def within_a_budget(state: State) -> int:
+    """At most so many run."""
+    if grow(state):
+        return PREEMPTED
+    while head(state) >= 0:
+        if state.batch.now.count >= BUDGET["requests"]:
+            state.clock.head = head(state)
+            return BATCH
+        stopped = admit(state, head(state))
+        if stopped:
+            return stopped
+    return NOBODY
+
+
+def test_what_may_change_unseen_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Trace.from_columns([0] * 4, [5] * 4, [3] * 4)
+    peaks = []
+    for most in (1, 3, 2):
+        monkeypatch.setitem(BUDGET, "requests", most)
+        run = simulate(trace, Paged(100, 4), scheduler=within_a_budget)
+        peaks.append(run.counts["peak_batch"])
+    assert peaks == [1, 3, 2]
+    (note,) = run.warnings
+    assert note.endswith("many times as slow: within_a_budget names BUDGET, a dict, which may change unseen")
+
+
+def test_a_number_that_a_compiled_scheduler_names_is_that_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Trace.from_columns([0, 1, 2, 3], [5, 5, 5, 5], [3, 3, 3, 3])
+    admitted = []
+    for before in (1, 2, 1):
+        monkeypatch.setitem(globals(), "BEFORE", before)
+        run = simulate(trace, Paged(100, 4), cost=StepCost("1s", "0", "0"), max_batch=1, scheduler=last_come_first)
+        assert run.warnings == ()
+        admitted.append(run.requests["admitted_s"].tolist())
+    assert admitted == [[0, 9, 6, 3], [0, 6, 3, 9], [0, 9, 6, 3]]
 
 
 def test_the_line_keeps_its_order_whoever_is_taken_out_of_it() -> None:

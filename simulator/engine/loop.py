@@ -82,7 +82,7 @@ def advance(
                     return LOOK
                 _pass_gap(batch, bins, clock, target)
                 continue
-            _plan(policy, batch, queue, pool, log, cost, bins, clock, until)
+            _plan(policy, batch, queue, cost, bins, clock, until)
             if clock.broken:
                 return BROKEN
             if not _is_balanced(batch, clock, capacity):
@@ -105,9 +105,7 @@ def _pass_gap(batch: Batch, bins: Bins, clock: Any, target: int) -> None:
 
 
 @rule
-def _plan(
-    policy: Any, batch: Batch, queue: Queue, pool: Any, log: Log, cost: Cost, bins: Bins, clock: Any, until: int
-) -> None:
+def _plan(policy: Any, batch: Batch, queue: Queue, cost: Cost, bins: Bins, clock: Any, until: int) -> None:
     """Grow and admit; then how many iterations run alike, and how long they take."""
     clock.prefilled = clock.swapped = clock.joining = 0
     clock.head, clock.alike = -1, ONE

@@ -70,13 +70,13 @@ def new_queue(arrival: Ints, prompt: Ints, output: Ints) -> Queue:
 @rule
 def first_arrival(queue: Queue) -> int:
     """When the first of the line arrives, or arrived; NEVER: all have been admitted, and none came back."""
-    return queue.arrival[queue.line[queue.now.first]] if queue.now.first < len(queue.line) else NEVER
+    return int(queue.arrival[queue.line[queue.now.first]]) if queue.now.first < len(queue.line) else NEVER
 
 
 @rule
 def head_of(queue: Queue, clock: Any) -> int:
     """The row at the head of the queue; -1: nobody waits."""
-    return queue.line[queue.now.first] if first_arrival(queue) <= clock.now else -1
+    return int(queue.line[queue.now.first]) if first_arrival(queue) <= clock.now else -1
 
 
 @rule
@@ -86,14 +86,14 @@ def arrived_place(queue: Queue, clock: Any) -> int:
     while place < len(queue.line) and queue.arrival[queue.line[place]] <= clock.now:
         place += 1
     queue.now.arrived = place
-    return place
+    return int(place)
 
 
 @rule
 def next_arrival(queue: Queue, clock: Any) -> int:
     """When the next one arrives, whoever waits; NEVER: all have."""
     place = arrived_place(queue, clock)
-    return queue.arrival[queue.line[place]] if place < len(queue.line) else NEVER
+    return int(queue.arrival[queue.line[place]]) if place < len(queue.line) else NEVER
 
 
 @rule
@@ -119,7 +119,7 @@ def take(queue: Queue, clock: Any, place: int) -> int:
         return 0
     queue.now.back -= 1
     queue.waits[row, AGAIN] += clock.now - queue.since[row]
-    states = queue.host[row]
+    states = int(queue.host[row])
     queue.host[row] = 0
     queue.now.host -= states
     return states

@@ -7,6 +7,7 @@ from typing import Any
 
 from numba.core.errors import NumbaError
 
+from allocators.base import InputError
 from simulator.engine.schedulers import State
 from simulator.engine.schedulers.faults import FAULTS
 from simulator.engine.schedulers.named import Named, name_of, scheduler_of
@@ -26,8 +27,7 @@ class Asking:
         if isinstance(scheduler, type):
             self._policy = scheduler(*state)
         elif isinstance(scheduler, FunctionType):
-            kind, self._advance = compiled_scheduler(scheduler, loop)
-            self._policy = kind(*state)
+            self._ask_compiled(scheduler)
         else:
             self._ask_in_python("it is no plain function")
 
@@ -40,6 +40,13 @@ class Asking:
                 raise
             self._ask_in_python(f"numba says: {reason(error)}")
             return self._advance(self._policy, *rest)
+
+    def _ask_compiled(self, function: FunctionType) -> None:
+        try:
+            kind, self._advance = compiled_scheduler(function, self._loop)
+            self._policy = kind(*self._state)
+        except InputError as error:
+            self._ask_in_python(str(error))
 
     def _ask_in_python(self, why: str) -> None:
         assert self._own is not None

@@ -4,6 +4,7 @@ Either way it works on the server itself, with the rules in ``steps.py``, and wh
 """
 
 import hashlib
+import math
 import re
 import sys
 import types
@@ -11,9 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import objmode
 from numba.core.errors import NumbaError
 
+from allocators.base import InputError
 from allocators.seam import ANSWERS, answer
 from simulator.engine.compiled import compiled, register
 from simulator.engine.schedulers import Scheduler, State
@@ -24,7 +27,9 @@ from simulator.engine.schedulers.seam import schedule
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = ("During:", "raised from", 'File "')
 _OURS = ("allocators.", "simulator.")
-_COMPILED: dict[Any, tuple[type[State], Callable[..., Any]]] = {}
+_SOUND = (math, np)
+"""Modules that a function may name: what is in them does not change."""
+_COMPILED: dict[str, tuple[type[State], Callable[..., Any]]] = {}
 _ANSWER = """
 def schedule_own(state):
     preemptions = state.queue.now.preemptions
@@ -36,22 +41,25 @@ def schedule_own(state):
 def compiled_scheduler(function: Scheduler, loop: Callable[..., Any]) -> tuple[type[State], Callable[..., Any]]:
     """The type of its state, and the loop that asks it, which is compiled when it is first called.
 
-    The machine code is kept on disk under a digest of all that the function is made of, if that can be told.
+    Machine code has in it what the function was made of, and is kept under a digest of that. Raises InputError, which
+    says why, for a function that names what may change unseen.
     """
-    known = _digest(function)
-    key = known or function
-    if key not in _COMPILED:
+    digest = _digest(function)
+    if digest not in _COMPILED:
         # The machine code names the type: it must have the same name in the next process.
-        name = f"Own_{known or len(_COMPILED)}"
+        name = f"Own_{digest}"
         state = types.new_class(name, (State,), exec_body=lambda names: names.update(__module__=__name__, __slots__=()))
         globals()[name] = state
-        for own in _functions(function):
+        functions = list(_functions(function))
+        for own in functions:
             register(own)
         names: dict[str, Any] = {"__name__": __name__, "decide": function, "checked": checked}
         exec(_ANSWER, names)
         ANSWERS[schedule, state] = names["schedule_own"]
-        _COMPILED[key] = state, compiled(getattr(loop, "py_func", loop), f"own-{known}" if known else None)
-    return _COMPILED[key]
+        # What is loaded from disk asks for the modules again.
+        found = all(own.__module__ in sys.modules for own in functions)
+        _COMPILED[digest] = state, compiled(getattr(loop, "py_func", loop), f"own-{digest}" if found else None)
+    return _COMPILED[digest]
 
 
 def _functions(function: Callable[..., Any]) -> Iterator[types.FunctionType]:
@@ -73,24 +81,22 @@ def _named_in(function: types.FunctionType) -> list[tuple[str, Any]]:
     return free + [(name, function.__globals__[name]) for name in code.co_names if name in function.__globals__]
 
 
-def _digest(function: Callable[..., Any]) -> str | None:
-    """Of the code of a function, and of all that it names; None if something in it is neither code nor a number."""
+def _digest(function: Callable[..., Any]) -> str:
+    """Of the code of a function, and of all that it names. Raises InputError for what is neither code nor a number."""
     digest = hashlib.sha256()
     for own in _functions(function):
         code = own.__code__
-        # What is loaded from disk asks for the module again.
-        found = own.__module__ in sys.modules
-        if not found or own.__kwdefaults__ or any(isinstance(one, types.CodeType) for one in code.co_consts):
-            return None
-        parts: list[Any] = [own.__module__, own.__qualname__, own.__defaults__]
+        if any(isinstance(one, types.CodeType) for one in code.co_consts):
+            raise InputError(f"{own.__name__} has a function in it")
+        parts: list[Any] = [own.__module__, own.__qualname__, own.__defaults__, own.__kwdefaults__]
         parts += [code.co_code, code.co_consts, code.co_names, code.co_varnames]
         for name, value in _named_in(own):
-            if isinstance(value, types.ModuleType | types.FunctionType):
+            if any(value is one for one in _SOUND) or isinstance(value, types.FunctionType):
                 parts.append((name, value.__name__))
             elif isinstance(value, bool | int | float | str | None):
                 parts.append((name, value))
             else:
-                return None
+                raise InputError(f"{own.__name__} names {name}, a {type(value).__name__}, which may change unseen")
         digest.update(repr(parts).encode())
     return digest.hexdigest()[:16]
 

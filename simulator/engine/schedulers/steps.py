@@ -23,7 +23,7 @@ def grow(state: State) -> bool:
         else:
             preempt(state)
     find_next(batch)
-    return queue.now.preemptions > preemptions
+    return bool(queue.now.preemptions > preemptions)
 
 
 @rule
@@ -35,13 +35,13 @@ def preempt(state: State) -> None:
 @rule
 def head(state: State) -> int:
     """The row at the head of the queue, first come or preempted last; -1: nobody waits."""
-    return int(head_of(state.queue, state.clock))
+    return head_of(state.queue, state.clock)
 
 
 @rule
 def waiting(state: State) -> int:
     """How many wait."""
-    return arrived_place(state.queue, state.clock) - state.queue.now.first
+    return int(arrived_place(state.queue, state.clock) - state.queue.now.first)
 
 
 @rule
