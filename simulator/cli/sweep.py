@@ -1,6 +1,6 @@
 """``kvfrag sweep``: many runs side by side, a table, a results file, a curve."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -139,14 +139,9 @@ def sweep(
                 )
             )
             across = _across(plan, x) if plot is not None else ""
-            if plan.repeated:
-                say(f"in the grid more than once, and carried out once: {counted(plan.repeated, 'run')}")
             if journal is not None:
                 journal.check(plan.keys)
-            of_all = counted(len(plan.jobs), "run")
-            if journal is not None and journal.finished:
-                were = "was" if len(journal.finished) == 1 else "were"
-                say(f"{len(journal.finished):,} of {of_all} {were} done already, in {journal.where}")
+            _tell_of(plan, journal, say)
             shown = not quiet and is_watched()
             table = carry_out_all(plan, journal, executor, workers, shown, say)
     except KeyboardInterrupt:
@@ -155,18 +150,28 @@ def sweep(
         note(False, f"kvfrag: {error}; {_kept(output)}")
         raise typer.Exit(1) from None
     if output is not None:
-        say(f"wrote {output}: {of_all}")
+        say(f"wrote {output}: {counted(len(plan.jobs), 'run')}")
     if plot is not None:
         _draw(table, plan.typed, across, y, plot, quiet)
     print_sweep(table, plan.typed, everything=output is None, head=plan.lines, explain=explain)
     note_all(quiet, table.attrs["warnings"])
     failed = int(table["error"].notna().sum())
     if failed:
+        them = "it" if failed == 1 else "them"
         note(
-            False,
-            f"kvfrag: {failed:,} of {of_all} failed; the same command tries {'it' if failed == 1 else 'them'} again",
+            False, f"kvfrag: {failed:,} of {counted(len(plan.jobs), 'run')} failed; the same command tries {them} again"
         )
         raise typer.Exit(1)
+
+
+def _tell_of(plan: Plan, journal: Journal | None, say: Callable[[str], None]) -> None:
+    """What is in the grid twice, and what an earlier command has done."""
+    if plan.repeated:
+        say(f"in the grid more than once, and carried out once: {counted(plan.repeated, 'run')}")
+    if journal is not None and journal.finished:
+        were = "was" if len(journal.finished) == 1 else "were"
+        of_all = counted(len(plan.jobs), "run")
+        say(f"{len(journal.finished):,} of {of_all} {were} done already, in {journal.where}")
 
 
 def _across(plan: Plan, x: str | None) -> str:

@@ -92,19 +92,11 @@ def _carry_out_all(
             future = _next(ended, check)
             job = handed[future]
             try:
-                outcome = future.result()
+                outcome = _outcome_of(future, len(handed))
             except UnseenError:
                 hand(job.with_columns())
                 del handed[future]
                 continue
-            except CancelledError:
-                raise LostError(f"the executor gave up {counted(len(handed), 'run')}") from None
-            except BrokenExecutor:
-                raise
-            except ImportError as error:  # a run's own are in its outcome: this is of who should carry it out
-                raise LostError(f"a worker cannot carry out runs: {' '.join(str(error).split())}") from None
-            except Exception as error:
-                outcome = Outcome(error=" ".join(f"{type(error).__name__}: {error}".split()))
             del handed[future]
             heard_of.add(outcome.worker)
             done(job, outcome)
@@ -115,6 +107,21 @@ def _carry_out_all(
             future.cancel()
         raise
     return []
+
+
+def _outcome_of(future: "Future[Outcome]", handed: int) -> Outcome:
+    """How a run ended. Raises UnseenError when its worker has not seen the trace, BrokenExecutor and LostError when no
+    more will come; ``handed``: how many were handed over."""
+    try:
+        return future.result()
+    except (UnseenError, BrokenExecutor):
+        raise
+    except CancelledError:
+        raise LostError(f"the executor gave up {counted(handed, 'run')}") from None
+    except ImportError as error:  # a run's own are in its outcome: this is of who should carry it out
+        raise LostError(f"a worker cannot carry out runs: {' '.join(str(error).split())}") from None
+    except Exception as error:
+        return Outcome(error=" ".join(f"{type(error).__name__}: {error}".split()))
 
 
 def _next(ended: "SimpleQueue[Future[Outcome]]", check: Check | None) -> "Future[Outcome]":

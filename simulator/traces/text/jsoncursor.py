@@ -52,7 +52,7 @@ class Cursor:
         return bool(self._after(BETWEEN))
 
     def value(self) -> object:
-        """The value that begins here. Numbers with a point stay text (:class:`~simulator.traces.text.jsontext.Decimals`)."""
+        """The value that begins here. Numbers with a point stay text (:class:`~.jsontext.Decimals`)."""
         self.peek()
         wanted = 1
         while True:
