@@ -192,3 +192,14 @@ def test_rooms_and_modules_are_small() -> None:
     modules = Counter(module.rpartition(".")[0] for module in MODULES)
     assert modules["simulator"] <= 6
     assert {package: count for package, count in modules.items() if count > 18} == {}
+
+
+def test_no_function_of_the_engine_is_long() -> None:
+    long = {
+        f"{module}.{node.name}": lines
+        for module, path in MODULES.items()
+        if module.startswith("simulator.engine")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > 60
+    }
+    assert long == {}

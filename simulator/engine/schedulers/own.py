@@ -9,6 +9,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator
+from dis import get_instructions
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,8 +78,10 @@ def _functions(function: Callable[..., Any]) -> Iterator[types.FunctionType]:
 def _named_in(function: types.FunctionType) -> list[tuple[str, Any]]:
     """What the code of a function names, and what that is."""
     code, cells = function.__code__, function.__closure__ or ()
+    # Not ``co_names``, in which the names of attributes are too.
+    loaded = dict.fromkeys(step.argval for step in get_instructions(code) if step.opname == "LOAD_GLOBAL")
     free = [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, cells, strict=True)]
-    return free + [(name, function.__globals__[name]) for name in code.co_names if name in function.__globals__]
+    return free + [(name, function.__globals__[name]) for name in loaded if name in function.__globals__]
 
 
 def _digest(function: Callable[..., Any]) -> str:
