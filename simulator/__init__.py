@@ -4,8 +4,9 @@ The names below are imported when they are first used: ``import simulator`` is q
 :class:`Run` needs neither SimPy nor matplotlib.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from allocators.lazy import lazily
 
 if TYPE_CHECKING:
     from simulator import plots
@@ -41,6 +42,7 @@ _HOMES = {
     "estimate_pool": "simulator.server.pool",
     "fit": "simulator.answers.fitting",
     "open_trace": "simulator.traces.trace",
+    "plots": "simulator.plots",
     "register_reader": "simulator.traces.formats",
     "simulate": "simulator.replay",
     "size": "simulator.answers.sizing",
@@ -72,15 +74,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "plots":
-        return import_module("simulator.plots")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -6,8 +6,11 @@ when it is imported. Without torch and Triton the GPU part's tests are left out.
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from zlib import crc32
 
 import pytest
@@ -24,6 +27,24 @@ if DEVICE == "cpu":
 HAS_GPU_PART = find_spec("torch") is not None and find_spec("triton") is not None
 if not HAS_GPU_PART:
     collect_ignore_glob = ["test_gpu_*.py"]
+
+
+COMPILE = """
+from allocators import Paged
+from simulator import Trace, simulate
+trace = Trace.from_columns([0], [5], [9])
+for spec in ("contiguous:reserve=oracle", "buddy:reserve=oracle", "paged"):
+    simulate(trace, spec, capacity=64)
+simulate(trace, type("Own", (Paged,), {})(64))
+"""
+"""Runs that use the loop for every kind of pool."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the loop before any test: one that looks at standard error must not see that it is compiled."""
+    if not hasattr(config, "workerinput"):
+        root = Path(__file__).parents[1]
+        subprocess.run([sys.executable, "-c", COMPILE], cwd=root, stderr=subprocess.DEVNULL, check=True)
 
 
 @pytest.fixture(autouse=True)

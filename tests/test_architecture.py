@@ -161,7 +161,7 @@ KVFRAG = "from simulator.cli.app import app; from functools import partial; part
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import allocators", {"simulator", *SIMULATING, "pandas", "matplotlib", "torch"}),
+        ("import allocators", {"simulator", "numpy", *SIMULATING, "pandas", "matplotlib", "torch"}),
         ("import simulator", {*SIMULATING, "numpy", "pandas", "matplotlib", "torch"}),
         ("import kvfrag; dir(kvfrag)", {*SIMULATING, "pandas", "matplotlib", "torch"}),
         ("from simulator import Run, Trace", {*SIMULATING, "matplotlib", "torch"}),

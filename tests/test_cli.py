@@ -308,7 +308,7 @@ def test_bad_input_is_told_in_one_line_and_nothing_is_written(
     [
         (f"{LIMITED} mine.Mine:arg=14", "RuntimeError: the constructor is broken (mine.py, line 11)"),
         (f"{LIMITED} mine.Broken", "KeyError: 'admit is broken' (mine.py, line 21)"),
-        (f"{LIMITED} mine.Leaky", "AssertionError: mine.Mine:arg=1: nothing runs any more, and "),
+        (f"{LIMITED} mine.Leaky", "AssertionError: mine.Mine:arg=1: the slots do not sum to the capacity 100"),
         (f"{LIMITED} syntax.Mine", "SyntaxError: invalid syntax (syntax.py, line 1)"),
         (f"{LIMITED} raises.Mine", "OSError: [Errno 99] no luck (raises.py, line 1)"),
     ],
@@ -435,6 +435,7 @@ SETTINGS_KEYS = [
         "too_long",
         "preemption",
         "swap_slots",
+        "scheduler",
         "window_s",
     ),
 ]

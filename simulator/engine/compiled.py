@@ -18,6 +18,7 @@ import platformdirs
 from numba.core import event
 from numba.extending import overload
 
+import allocators.spec  # noqa: F401 - all rules of the project's allocators are registered
 from allocators import seam
 
 _ROOT = Path(__file__).parents[2]

@@ -20,9 +20,9 @@ NOBODY, EXTERNAL, RESIDUAL, BATCH, TOKENS, PREEMPTED = range(6)
 free; ``max_batch``; ``max_batch_tokens``; memory was taken from someone, and the queue was not looked at."""
 
 HEAD = {EXTERNAL: "external", RESIDUAL: "too_little_free", BATCH: "max_batch", TOKENS: "max_batch_tokens"}
-"""Columns of ``Queue.waits`` by what stopped the head: its own cause is column ``code - 1``."""
+"""Rows of ``Queue.waits`` by what stopped the head: its own cause is row ``code - 1``."""
 ITERATION, AGAIN = 4, 5
-"""Its other columns: until the iteration in progress ended, when nobody waited before; after a preemption."""
+"""The others: until the iteration in progress ended, when nobody waited before; after a preemption."""
 
 Ints = NDArray[np.int64]
 
@@ -50,7 +50,7 @@ class Queue(NamedTuple):
     finished: Ints
     preemptions: NDArray[np.int32]
     waits: Ints
-    """Picoseconds by row and cause."""
+    """Picoseconds by cause and row."""
 
 
 def new_queue(arrival: Ints, prompt: Ints, output: Ints) -> Queue:
@@ -59,10 +59,7 @@ def new_queue(arrival: Ints, prompt: Ints, output: Ints) -> Queue:
     now = record(first=0, arrived=0, back=0, host=0, preemptions=0)
     host, since = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     admitted, finished = np.full(rows, -1), np.full(rows, -1)
-    preemptions, waits = (
-        np.zeros(rows, np.int32),
-        np.zeros((6, rows), np.int64).T,
-    )  # what is never written takes no memory
+    preemptions, waits = np.zeros(rows, np.int32), np.zeros((6, rows), np.int64)  # unwritten rows take no memory
     line = np.arange(rows, dtype=np.int32)
     return Queue(now, line, arrival, prompt, output, host, since, admitted, finished, preemptions, waits)
 
@@ -118,7 +115,7 @@ def take(queue: Queue, clock: Any, place: int) -> int:
         queue.admitted[row] = clock.now
         return 0
     queue.now.back -= 1
-    queue.waits[row, AGAIN] += clock.now - queue.since[row]
+    queue.waits[AGAIN, row] += clock.now - queue.since[row]
     states = int(queue.host[row])
     queue.host[row] = 0
     queue.now.host -= states
@@ -151,7 +148,7 @@ def tell_waits(queue: Queue, clock: Any, why: int, head: int, end: int) -> None:
         place = queue.now.first
         while place < len(queue.line) and queue.arrival[queue.line[place]] < end:
             row = queue.line[place]
-            queue.waits[row, ITERATION] = end - queue.arrival[row]
+            queue.waits[ITERATION, row] = end - queue.arrival[row]
             place += 1
     elif why != PREEMPTED and queue.preemptions[head] == 0:
-        queue.waits[head, why - 1] += end - clock.now
+        queue.waits[why - 1, head] += end - clock.now

@@ -137,7 +137,7 @@ class Server:
             for row, seat in held:
                 self.log.still_held(int(self.rows[row]), self.extents(seat, int(self.batch.held[seat])))
         waiting = returning(self.queue)
-        self.queue.waits[waiting, AGAIN] += self.clock.now - self.queue.since[waiting]
+        self.queue.waits[AGAIN, waiting] += self.clock.now - self.queue.since[waiting]
         if isinstance(self.allocator, Pooled):
             self.allocator.seats = {int(self.rows[row]): seat for row, seat in held}
 
@@ -154,7 +154,7 @@ class Server:
 
     @property
     def waits_ps(self) -> Exact:
-        """Picoseconds by row and cause, see ``queue.Queue.waits``."""
+        """Picoseconds by cause and row, see ``queue.Queue.waits``."""
         if self._high is None:
             return self.queue.waits
         kind = object if int(self._high.max(initial=0)) >> 2 else np.int64
@@ -168,7 +168,7 @@ class Server:
         shift = epoch_ps - self.epoch_ps
         if shift:
             waiting = returning(queue)
-            queue.waits[waiting, AGAIN] += self.clock.now - queue.since[waiting]
+            queue.waits[AGAIN, waiting] += self.clock.now - queue.since[waiting]
             queue.since[waiting] = self.clock.now - shift
             self._make_room_for_waits()
             kept = [(np.flatnonzero(column >= 0), column[column >= 0]) for column in (queue.admitted, queue.finished)]
@@ -183,11 +183,11 @@ class Server:
 
     def _make_room_for_waits(self) -> None:
         """Carry the upper bits of long waits over, so that what is added until the next time fits 64 bits."""
-        for cause, waits in enumerate(self.queue.waits.T):
+        for cause, waits in enumerate(self.queue.waits):
             if int(waits.max(initial=0)) >> _LOW_BITS:
                 if self._high is None:
                     self._high = np.zeros_like(self.queue.waits)
-                self._high[:, cause] += waits >> _LOW_BITS
+                self._high[cause] += waits >> _LOW_BITS
                 waits &= (1 << _LOW_BITS) - 1
 
     def _empty_log(self) -> None:
@@ -206,6 +206,6 @@ class Server:
     def _unbalanced(self) -> AssertionError:
         figures = {name: int(self.batch.now[name]) for name in self.batch.now.dtype.names}
         return AssertionError(
-            f"the slots do not sum to the capacity {self.allocator.capacity}: {figures}; "
+            f"{self.allocator.spec}: the slots do not sum to the capacity {self.allocator.capacity}: {figures}; "
             "if the allocator is your own, allocators.check_allocator tells what it breaks"
         )

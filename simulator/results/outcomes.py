@@ -75,7 +75,7 @@ class Outcomes:
     def waits_s(self) -> dict[str, float]:
         """Mean seconds a request waited, by cause; of all that arrived and were not turned away."""
         columns = {**{cause: code - 1 for code, cause in HEAD.items()}, "iteration": ITERATION, "preempted": AGAIN}
-        sums = {cause: exact_sum(self._waits[:, column]) for cause, column in columns.items()}
+        sums = {cause: exact_sum(self._waits[column]) for cause, column in columns.items()}
         first = exact_sum(self.starts_ps() - self.arrivals_ps())
         sums["behind"] = first - sum(sums[cause] for cause in sums if cause != "preempted")
         waited = sum(self.count(state) for state in ("finished", "running", "waiting"))

@@ -38,7 +38,7 @@ def waits_by_cause(queued: Ints, rows: NDArray[np.int64], arrivals_ps: Ints, sta
     columns = {**{cause: code - 1 for code, cause in HEAD.items()}, "iteration": ITERATION, "preempted": AGAIN}
     waits = {cause: np.zeros(len(arrivals_ps), queued.dtype) for cause in columns}
     for cause, column in columns.items():
-        waits[cause][rows] = queued[:, column]
+        waits[cause][rows] = queued[column]
     first = sum(values for cause, values in waits.items() if cause != "preempted")
     waits["behind"] = starts_ps - arrivals_ps - first
     return {cause: whole_numbers(waits[cause]) if queued.dtype == object else waits[cause] for cause in CAUSES}
