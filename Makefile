@@ -6,13 +6,16 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 STAMPS = $(VENV)/.installed
 WHOLE = --numprocesses auto --dist worksteal --cov --cov-fail-under=95
 
-.PHONY: demo test lint types bench gpu gallery notebooks lab clean
+.PHONY: demo test whole lint types bench gpu gallery notebooks lab clean
 
 demo: $(STAMPS)-core ## the PagedAttention paper's Figure 2: a table, and figure2.png
 	$(BIN)/kvfrag figure2
 
 test: $(STAMPS)-dev ## all tests on all cores, with coverage; the GPU part's in Triton's interpreter; PYTEST_ARGS='tests/test_x.py' runs a part
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),$(WHOLE))
+
+whole: $(STAMPS)-dev ## the tests that take minutes: whole traces beside the reference; KVFRAG_TRACES=folder
+	$(BIN)/python -m pytest -m whole --numprocesses auto --dist worksteal
 
 lint: $(STAMPS)-dev
 	$(BIN)/ruff check .

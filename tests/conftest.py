@@ -67,7 +67,9 @@ def pytest_report_header() -> str:
     return f"gpu part: {DEVICE if HAS_GPU_PART else 'left out, torch and triton are not installed'}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """KVFRAG_SHARD=k/n keeps one of n parts: on a device the time goes into compiling, which n processes share."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without ``-m``, leave out what takes minutes. KVFRAG_SHARD=k/n keeps one of n parts: on a device the time goes into compiling, which n processes share."""
     part, _, parts = os.environ.get("KVFRAG_SHARD", "0/1").partition("/")
+    if not config.option.markexpr:
+        items[:] = [item for item in items if not item.get_closest_marker("whole")]
     items[:] = [item for item in items if crc32(item.nodeid.encode()) % int(parts) == int(part)]

@@ -225,11 +225,12 @@ def test_a_grow_that_lies_is_caught(lie: Callable[[int], int], requests: int) ->
         ("paged", {"block_size": 1, "watermark": "0"}),
     ],
 )
-def test_a_real_trace_equals_the_reference(allocator: str, options: dict[str, object]) -> None:
+@pytest.mark.parametrize("requests", [400, pytest.param(19_366, marks=pytest.mark.whole)])
+def test_a_real_trace_equals_the_reference(allocator: str, options: dict[str, object], requests: int) -> None:
     folder = os.environ.get("KVFRAG_TRACES")
     if folder is None:
         pytest.skip("KVFRAG_TRACES names no folder of real traces")
-    trace = Trace.read(Path(folder) / "AzureLLMInferenceTrace_conv.csv")[:1500]
+    trace = Trace.read(Path(folder) / "AzureLLMInferenceTrace_conv.csv")[:requests]
     rows = list(zip(trace.arrival_ns.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True))
     settings = reference.Settings(
         capacity=30_000,

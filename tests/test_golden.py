@@ -18,6 +18,7 @@ def test_scenarios_answer_what_they_did() -> None:
     assert len(found) == len(golden.RANDOM) + len(golden.ALIGNED)
 
 
+@pytest.mark.whole
 def test_public_traces_answer_what_they_did() -> None:
     folder = os.environ.get("KVFRAG_TRACES")
     if folder is None:

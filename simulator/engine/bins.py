@@ -1,5 +1,6 @@
 """Where every slot was, integrated over time exactly, bin by bin of the timeline."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from allocators.seam import record, rule
 from simulator.engine.batch import Batch
-from simulator.engine.wide import add_product
+from simulator.engine.wide import add, add_product
 
 SUMS = ("used", "covered", "overprovision", "rounding", "free", "running", "largest", "time", "iteration", "returning")
 """What is summed up, each times time. ``covered``: used, or written later; ``iteration``: time within iterations;
@@ -71,6 +72,15 @@ def add_time(bins: Bins, batch: Batch, group: int, time: int, returning: int, it
     add_product(sums[8], iterating, time)
     if returning:
         add_product(sums[9], returning, time)
+
+
+def add_idle(bins: Bins, batch: Batch, edges_ps: Sequence[int], start_ps: int, end_ps: int) -> None:
+    """Add a time of any length, in Python, in which nobody runs; ``edges_ps``: those of the bins, where 64 bits end."""
+    for number in range(max(int(bins.now.bin), 0), len(bins.preemptions)):
+        time_ps = min(end_ps, edges_ps[number + 1]) - max(start_ps, edges_ps[number])
+        if time_ps > 0:
+            for name, level in (("free", batch.now.free), ("largest", batch.now.largest), ("time", 1)):
+                add(bins.sums[number, 0, SUMS.index(name)], int(level) * time_ps)
 
 
 @rule

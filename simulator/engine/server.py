@@ -11,7 +11,7 @@ from allocators.base import Allocator
 from allocators.pooled import Pooled
 from simulator.engine import loop
 from simulator.engine.batch import NEVER, new_batch
-from simulator.engine.bins import move_to_bin, new_bins
+from simulator.engine.bins import add_idle, move_to_bin, new_bins
 from simulator.engine.foreign import AllocatorError, Foreign
 from simulator.engine.log import Listener, new_log
 from simulator.engine.pools import is_ours
@@ -90,6 +90,7 @@ class Server:
         Returns why it stopped: ``loop.SERVED``, ``REACHED``, ``LOOK``; or ``PAUSE``, and it goes on when called again.
         Raises RuntimeError for an allocator that broke a promise, AssertionError for slots that do not sum up.
         """
+        self._pass_far_gap(until_ps, look_ps)
         if self.clock.now >= loop.FARTHEST_PS:
             self._count_from(self.now_ps)
         until, look = (NEVER if time is None else min(time - self.epoch_ps, NEVER) for time in (until_ps, look_ps))
@@ -109,6 +110,18 @@ class Server:
         if why == loop.FULL or (why == loop.REACHED and self.clock.now < until):
             return loop.PAUSE
         return int(why)
+
+    def _pass_far_gap(self, until_ps: int | None, look_ps: int | None) -> None:
+        """Nobody is there, and nobody comes for longer than the loop's clock can say: that time passes at once."""
+        queue, start_ps = self.queue, self.now_ps
+        if self.clock.planned or self.batch.now.count or queue.now.back or queue.now.first == len(queue.line):
+            return
+        arrival_ps = int(self._arrival_ns[self.rows[queue.line[queue.now.first]]]) * 1000
+        end_ps = min(time_ps for time_ps in (arrival_ps, until_ps, look_ps) if time_ps is not None)
+        if end_ps - start_ps >= loop.FARTHEST_PS:
+            add_idle(self.bins, self.batch, self._edges_ps, start_ps, end_ps)
+            self._count_from(end_ps)
+            move_to_bin(self.bins, self.clock.now)
 
     def _raised(self) -> BaseException:
         """What a user's own allocator has raised."""
@@ -161,21 +174,19 @@ class Server:
         waits: Exact = (self._high.astype(kind) << _LOW_BITS) + self.queue.waits
         return waits
 
-    def _count_from(self, epoch_ps: int) -> None:
-        """Let the loop's clock count from this time, cut to whole nanoseconds as arrivals are."""
+    def _count_from(self, now_ps: int) -> None:
+        """Let the loop's clock count from now, cut to whole nanoseconds as arrivals are."""
         self._empty_log()
-        queue, epoch_ps = self.queue, epoch_ps - epoch_ps % 1000
-        shift = epoch_ps - self.epoch_ps
-        if shift:
+        queue, epoch_ps = self.queue, now_ps - now_ps % 1000
+        if epoch_ps != self.epoch_ps:
             waiting = returning(queue)
             queue.waits[AGAIN, waiting] += self.clock.now - queue.since[waiting]
-            queue.since[waiting] = self.clock.now - shift
+            queue.since[waiting] = now_ps - epoch_ps
             self._make_room_for_waits()
             kept = [(np.flatnonzero(column >= 0), column[column >= 0]) for column in (queue.admitted, queue.finished)]
             self._earlier.append((self.epoch_ps, kept))
             queue.admitted[:] = queue.finished[:] = -1
-        self.clock.now -= shift
-        self.epoch_ps = epoch_ps
+        self.epoch_ps, self.clock.now = epoch_ps, now_ps - epoch_ps
         # What is too far off is never reached before the clock is set back again.
         epoch_ns = min(epoch_ps // 1000, int(self._arrival_ns[self.rows[-1]]) + 1) if len(self.rows) else 0
         queue.arrival[:] = np.clip(self._arrival_ns[self.rows] - epoch_ns, -(NEVER // 1000), NEVER // 1000) * 1000

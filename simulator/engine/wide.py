@@ -24,6 +24,12 @@ def add_product(total: NDArray[np.int64], a: int, b: int) -> None:
     total[0] = low & _LOW_WORD
 
 
+def add(total: NDArray[np.int64], amount: int) -> None:
+    """``total`` += a number of any size, in Python."""
+    exact = (int(total[1]) << _WORD) + int(total[0]) + amount
+    total[0], total[1] = exact & _LOW_WORD, exact >> _WORD
+
+
 def integers(totals: NDArray[np.int64]) -> NDArray[Any]:
     """Totals, shape (..., 2), as Python's integers, shape (...)."""
     exact: NDArray[Any] = totals[..., 0].astype(object) + (totals[..., 1].astype(object) << _WORD)
