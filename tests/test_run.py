@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from allocators import Contiguous, Extent, Paged
 from saved_runs import EXAMPLE, bits, everything, read
+from scenarios import random_scenario
 from simulator import Run, StepCost, Trace, simulate
 from simulator.engine.layout import Allocation, Layout
 from simulator.results.ledger import CATEGORIES, INTEGRALS
@@ -85,6 +86,14 @@ def test_waits_that_only_together_leave_64_bits_are_summed_exactly() -> None:
     run = simulate(trace, Paged(10000), max_batch=1, cost=StepCost("1000s", "0", "0"))
     assert run.waits_s()["behind"] == (2 * 9000 + 1) * 1000 / 4
     assert run.waits_s()["max_batch"] == (9000 + 2) * 1000 / 4
+
+
+def test_mean_waits_are_the_same_from_the_columns_and_from_the_table() -> None:
+    runs = [random_scenario(seed).engine(timeline_bins=0) for seed in range(40)]
+    columns = [(run.waits_s(), run.summary()) for run in runs]
+    assert all(len(run.requests) for run in runs)  # which makes the tables
+    assert columns == [(run.waits_s(), run.summary()) for run in runs]
+    assert sum(any(waits.values()) for waits, _ in columns) >= 20
 
 
 def test_numbers_of_numpy_are_saved_too(tmp_path: Path) -> None:

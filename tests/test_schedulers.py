@@ -33,7 +33,7 @@ from test_cli import Kvfrag
 from test_cli import folder as folder
 from test_cli import kvfrag as kvfrag
 
-PAGE = Path(__file__).parents[1] / "docs" / "scheduler_of_ones_own.md"
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 CODE = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
 
 

@@ -1,6 +1,6 @@
 """What became of each request of a run: columns as the server leaves them, and the table that is made when asked for.
 
-The table has eight times the memory of these columns, and of millions of requests nobody looks at it.
+The table takes a multiple of the memory of these columns, and of millions of requests nobody looks at it.
 """
 
 from typing import NamedTuple
