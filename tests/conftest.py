@@ -68,7 +68,10 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without ``-m``, leave out what takes minutes. KVFRAG_SHARD=k/n keeps one of n parts: on a device the time goes into compiling, which n processes share."""
+    """Without ``-m``, leave out what takes minutes.
+
+    KVFRAG_SHARD=k/n keeps one of n parts: on a device the time goes into compiling, which n processes share.
+    """
     part, _, parts = os.environ.get("KVFRAG_SHARD", "0/1").partition("/")
     if not config.option.markexpr:
         items[:] = [item for item in items if not item.get_closest_marker("whole")]
