@@ -30,14 +30,14 @@ class Scenario:
     def spec(self) -> str:
         return self.allocator + ":" + ",".join(f"{key}={value}" for key, value in self.options.items())
 
+    def figures(self) -> reference.Outcome:
+        """The reference without a log of its iterations, which takes a while for a long trace."""
+        return reference.replay(self.rows, self.allocator, dict(self.options), self.settings)
+
     def reference(self, layout_times_ps: Sequence[int] = ()) -> reference.Outcome:
         return reference.replay(
             self.rows, self.allocator, dict(self.options), self.settings, layout_times_ps, log=True, waits=True
         )
-
-    def figures(self) -> reference.Outcome:
-        """The reference without a log of its iterations, which takes a while for a long trace."""
-        return reference.replay(self.rows, self.allocator, dict(self.options), self.settings)
 
     def engine(
         self,
