@@ -8,6 +8,7 @@ from tqdm import tqdm
 
 from allocators import make_allocator
 from allocators.base import Allocator, InputError, in_short, whole
+from simulator.engine.schedulers.named import name_of
 from simulator.inputs import (
     AnyAllocator,
     AnyTrace,
@@ -26,7 +27,7 @@ from simulator.results.run_notes import run_warnings
 from simulator.server.cost import StepCost
 from simulator.server.hardware import Server, server_of
 from simulator.server.keywords import ServerFields
-from simulator.server.settings import MOST_SECONDS, MOST_SLOTS, Settings, to_ps
+from simulator.server.settings import FCFS, MOST_SECONDS, MOST_SLOTS, Settings, to_ps
 
 _LONGEST_PS = 1 << 62  # of an iteration, so that the loop's 64-bit numbers hold it
 _BEYOND_PS = 1 << 100  # later than any run ends
@@ -81,10 +82,7 @@ def simulate(
             edges, shown = list(chosen.window_ps or (0, _BEYOND_PS)), _shown(bar, 0, 1)
         engine, layouts = served(allocator, chosen, requests, edges, layout_times_ps, log, shown)
     if bins and engine.now_ps != stop_ps:
-        raise RuntimeError(
-            f"{allocator.spec} broke a promise: the same run ended at {stop_ps:,} ps and {engine.now_ps:,} ps; "
-            "the same calls must give the same answers: allocators.check_allocator tells more"
-        )
+        raise _differs(allocator, chosen, stop_ps, engine.now_ps)
     if not engine.batch.now.count and allocator.free_slots != allocator.capacity:
         raise AssertionError(f"{allocator.spec}: nothing runs any more, and {allocator.free_slots} slots are free")
     run = run_of(allocator, chosen, requests, engine, layouts, log, edges if bins else None)
@@ -115,6 +113,17 @@ def _check_size(capacity: int, cost: StepCost) -> None:
             f"cost(={cost}) must be lower: an iteration over all of {capacity:,} slots could take {longest_s:,} s, "
             f"and {most_s:,} s is the most"
         )
+
+
+def _differs(allocator: Allocator, settings: Settings, first_ps: int, second_ps: int) -> RuntimeError:
+    """The same run came out otherwise: somebody keeps something from one to the next, or is random."""
+    who, tells = allocator.spec, "allocators.check_allocator"
+    if settings.scheduler != FCFS:
+        who, tells = f"{who} or scheduler {name_of(settings.scheduler)}", f"{tells} or simulator.check_scheduler"
+    return RuntimeError(
+        f"{who} broke a promise: the same run ended at {first_ps:,} ps and {second_ps:,} ps; "
+        f"the same calls must give the same answers: {tells} tells more"
+    )
 
 
 def _edges(settings: Settings, stop_ps: int, bins: int) -> list[int]:
