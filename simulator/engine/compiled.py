@@ -97,18 +97,21 @@ def _forgive(made: Any) -> None:
 
 
 class _Tell(event.Listener):
-    """Says on standard error what is compiled, once for each kind of pool: it takes some seconds."""
+    """Says on standard error what is compiled, once for each: it takes some seconds."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._told: set[str | None] = set()
 
     def on_start(self, event: Any) -> None:
         kept = _COMPILED.get(event.data["dispatcher"])
         kinds = [getattr(argument, "instance_class", object).__name__ for argument in event.data["args"]]
         pool = next((kind.removesuffix("Pool").lower() for kind in kinds if kind.endswith("Pool")), None)
-        if kept and pool and pool not in self._told:
-            self._told.add(pool)
-            print(f"kvfrag: compiling the simulation loop for {pool} ({kept})", file=sys.stderr, flush=True)
+        what = "allocators in Python" if pool == "foreign" else pool
+        if kinds[0].startswith("Own"):
+            what = f"{what} and a scheduler of your own"
+        if kept and pool and what not in self._told:
+            self._told.add(what)
+            print(f"kvfrag: compiling the simulation loop for {what} ({kept})", file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
         """Nothing more to say."""
