@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from simulator.files import write_whole
+from simulator.files.writing import write_whole
 
 FILE = Path(__file__).parent / "architecture.svg"
 WIDTH, HEIGHT = 960, 400

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from simulator import Run, StepCost, Trace, plots, sweep
 from simulator.examples.figure2 import PAPER, figure2
 from simulator.examples.lessons import buddy_run, figure6_run, waste_runs
-from simulator.files import write_whole
+from simulator.files.writing import write_whole
 
 FOLDER = Path(__file__).parent / "gallery"
 BYTES_PER_SLOT = 819_200  # OPT-13B, fp16

@@ -13,7 +13,7 @@ import typer
 from allocators.base import InputError, one_of, whole
 from simulator.cli.options import whole_number
 from simulator.cli.tables.printing import console, table
-from simulator.files import check_outputs
+from simulator.files.writing import check_outputs
 
 if TYPE_CHECKING:
     from gpu.decisions import Log

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocators import ALLOCATORS, make_allocator, parse_spec
 from allocators.base import Extent, InputError
-from simulator.files import write_whole
+from simulator.files.writing import write_whole
 
 if TYPE_CHECKING:
     from simulator.engine.layout import Layout as MemoryMap

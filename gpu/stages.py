@@ -20,7 +20,7 @@ from gpu.decisions import Log
 from gpu.report import markdown
 from gpu.rivals import OURS
 from gpu.shapes import Layout
-from simulator.files import write_whole
+from simulator.files.writing import write_whole
 
 RESULTS = Path(__file__).parent / "results"
 TESTS = Path(__file__).parent.parent / "tests"

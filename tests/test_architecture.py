@@ -22,7 +22,7 @@ NAMES = MODULES.keys()
 
 LEVELS = (
     ("allocators",),
-    ("simulator.files", "simulator.locks", "simulator.messages"),
+    ("simulator.files", "simulator.messages"),
     ("simulator.engine",),
     ("simulator.traces",),
     ("simulator.server",),

@@ -165,6 +165,7 @@ def test_one_worker_without_kvfrag_among_others_ends_it_too_and_what_was_done_is
     assert "No module named 'simulator'); 2 runs are kept in far.csv.partial, and the same command goes on" in told
 
 
+@pytest.mark.whole
 def test_when_all_workers_have_gone_it_waits_a_little_and_ends(
     cluster: tuple[str, list[Popen[str]]], tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_nothing_is_compiled_where_numba_is_switched_off(tmp_path: Path) -> None
     assert not list(tmp_path.rglob("*.nb?"))
 
 
+@pytest.mark.whole
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()

@@ -12,7 +12,7 @@ from urllib.request import Request
 
 import pytest
 
-from simulator.locks import held
+from simulator.files.locks import held
 from simulator.traces.public import download as module
 from simulator.traces.public import fetch
 from simulator.traces.public.catalogue import PublicTrace
@@ -282,7 +282,7 @@ def test_a_server_that_says_nothing_is_told_after_a_while(server: Server, monkey
 
 
 def test_two_at_once_do_not_write_one_file(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.locks._TRIES", 1)
+    monkeypatch.setattr("simulator.files.locks._TRIES", 1)
     path = source(server).path
     path.parent.mkdir(parents=True)
     with held(path.with_name("t.csv.part")):
@@ -296,6 +296,6 @@ def test_a_full_disk_is_told_with_the_file(server: Server, monkeypatch: pytest.M
 
     server.answers = [whole(TAG)]
     with monkeypatch.context() as patched:
-        patched.setattr("simulator.files.os.write", full)
+        patched.setattr("simulator.files.writing.os.write", full)
         path = source(server).path
         assert refused(server) == f"{path}.part cannot be written: No space left on device"

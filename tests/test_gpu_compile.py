@@ -27,6 +27,7 @@ def compiled(code: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.whole
 def test_no_spills_and_copies_of_16_bytes_for_every_shape_and_target() -> None:
     rows = compiled(
         "codes = [*compile_table(names=['decode']), *compile_table(SHAPES[::2], names=['write'])]\n"

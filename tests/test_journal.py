@@ -198,7 +198,7 @@ def test_a_disk_that_fills_up_loses_one_result_and_is_told_once(
         return write(descriptor, content[: len(content) // 2])
 
     with monkeypatch.context() as patched:
-        patched.setattr("simulator.files.os.write", nearly_full)
+        patched.setattr("simulator.files.writing.os.write", nearly_full)
         with pytest.raises(InputError, match=r"t\.csv\.partial cannot be written: No space left on device$"):
             journal.add(f"{1:016x}", Outcome(figures=figures(1)))
         journal.close()

@@ -36,6 +36,7 @@ def test_python_m_kvfrag_is_the_command_line(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"kvfrag {version('kvfrag')}\n", "")
 
 
+@pytest.mark.whole
 def test_mypy_sees_the_names(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "user.py").write_text(

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from simulator.locks import held, scratch_folder
+from simulator.files.locks import held, scratch_folder
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from simulator.locks import held, scratch_folder
+from simulator.files.locks import held, scratch_folder
 with held(Path(sys.argv[1])) as ours, scratch_folder() as folder:
     print(ours, folder, flush=True)
     time.sleep(600)
@@ -22,7 +22,7 @@ with held(Path(sys.argv[1])) as ours, scratch_folder() as folder:
 
 
 def test_one_has_a_lock_at_a_time_in_one_process_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.locks._TRIES", 1)
+    monkeypatch.setattr("simulator.files.locks._TRIES", 1)
     path = tmp_path / "x"
     with held(path) as first, held(path) as second:
         assert (first, second) == (True, False)
@@ -45,7 +45,7 @@ def test_a_file_that_another_made_meanwhile_stays(tmp_path: Path) -> None:
 
 
 def test_a_process_that_was_started_meanwhile_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.locks._TRIES", 1)
+    monkeypatch.setattr("simulator.files.locks._TRIES", 1)
     with held(tmp_path / "x"):
         child = os.fork()
         if not child:
@@ -62,7 +62,7 @@ def test_what_a_killed_process_held_is_free_and_its_scratch_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("simulator.locks._TRIES", 1)
+    monkeypatch.setattr("simulator.files.locks._TRIES", 1)
     command = [sys.executable, "-c", HOLD, str(tmp_path / "x")]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}

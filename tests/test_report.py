@@ -12,7 +12,7 @@ import pytest
 from allocators import InputError
 from simulator.cli.tables.printing import table
 from simulator.cli.tables.report import write_json
-from simulator.files import check_outputs, write_whole
+from simulator.files.writing import check_outputs, write_whole
 
 
 def mode_of(path: Path) -> int:

@@ -30,7 +30,7 @@ from simulator.cli.server_options import (
     server_from,
 )
 from simulator.cli.tables.report import write_json
-from simulator.files import check_outputs
+from simulator.files.writing import check_outputs
 from simulator.results.record import Source
 from simulator.results.run_notes import merged
 from simulator.server.hardware import Server

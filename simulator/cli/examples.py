@@ -8,7 +8,7 @@ import typer
 from allocators.base import one_of, whole
 from simulator.cli.options import Quiet, check_picture, draw, progress, whole_number
 from simulator.cli.tables.printing import console, print_table, say, table
-from simulator.files import check_outputs
+from simulator.files.writing import check_outputs
 from simulator.results.views import VIEWS
 from simulator.server.hardware import cost_line
 

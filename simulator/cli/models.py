@@ -7,7 +7,7 @@ from rich.table import Table
 from simulator.cli.options import Json, json_file
 from simulator.cli.tables.printing import console, print_table, say, table
 from simulator.cli.tables.report import write_json
-from simulator.files import check_outputs
+from simulator.files.writing import check_outputs
 from simulator.server.gpus import GPUS
 from simulator.server.models import MODELS
 

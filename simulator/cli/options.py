@@ -14,7 +14,7 @@ from tqdm import tqdm
 from allocators.base import InputError
 from simulator.cli.option_groups import OUTPUT, OptionGroup
 from simulator.cli.standard import say
-from simulator.files import write_whole
+from simulator.files.writing import write_whole
 from simulator.messages.progress import progress_bar
 from simulator.messages.words import short
 

@@ -34,7 +34,7 @@ from simulator.cli.server_options import (
     server_from,
 )
 from simulator.cli.tables.report import as_json, print_runs, write_json
-from simulator.files import check_outputs
+from simulator.files.writing import check_outputs
 from simulator.results.run import Run
 from simulator.results.run_notes import all_warnings
 from simulator.results.storage.folder import check_folder

@@ -29,7 +29,7 @@ from simulator.cli.server_options import (
     as_option,
 )
 from simulator.cli.tables.sweep_report import curves, print_sweep
-from simulator.files import check_outputs
+from simulator.files.writing import check_outputs
 from simulator.messages.progress import is_watched
 from simulator.messages.words import counted
 from simulator.sweeps.cluster import dask_executor

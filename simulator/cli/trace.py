@@ -28,7 +28,7 @@ from simulator.cli.options import (
     read_trace,
 )
 from simulator.cli.tables.report import print_trace, write_json
-from simulator.files import check_outputs, write_whole
+from simulator.files.writing import check_outputs, write_whole
 from simulator.messages.words import counted, printable
 from simulator.traces.public.catalogue import find_file
 from simulator.traces.schema import NoArrivalsError

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from allocators.base import InputError, one_of
 from allocators.dotted import optional
-from simulator.files import check_outputs, write_whole
+from simulator.files.writing import check_outputs, write_whole
 from simulator.messages.showing import labels
 from simulator.messages.words import printable
 from simulator.results.cells import KINDS, MOST_CELLS, Cells, across_of, cells_over_time, middles, unit_of

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from allocators.base import one_of, whole
-from simulator.files import check_outputs, write_whole
+from simulator.files.writing import check_outputs, write_whole
 from simulator.messages.progress import progress_bar
 from simulator.plots.checks import one_run
 from simulator.plots.instant import InstantMap

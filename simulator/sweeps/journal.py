@@ -18,8 +18,8 @@ from typing import Any
 import pandas as pd
 
 from allocators.base import InputError
-from simulator.files import write_all, write_whole
-from simulator.locks import held
+from simulator.files.locks import held
+from simulator.files.writing import write_all, write_whole
 from simulator.sweeps.jobs import Figures, Outcome, checked_figures, figure_types
 from simulator.traces.parquet import pyarrow
 

@@ -13,8 +13,8 @@ import pandas as pd
 
 from allocators import ALLOCATORS, make_allocator, parse_spec
 from allocators.base import InputError
+from simulator.files.locks import scratch_folder
 from simulator.inputs import AnyAllocator, AnyTrace, check_trace, spec_of, with_block_size
-from simulator.locks import scratch_folder
 from simulator.results.views import VIEWS
 from simulator.server.hardware import Server, server_of
 from simulator.server.keywords import HardwareFields, known_settings

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from allocators.base import InputError, in_short, whole
-from simulator.files import check_outputs
+from simulator.files.writing import check_outputs
 from simulator.inputs import AnyAllocator, AnyTrace
 from simulator.messages.progress import progress_bar
 from simulator.results.run_notes import table_warnings

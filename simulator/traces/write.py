@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from allocators.base import InputError
-from simulator.files import replacing
+from simulator.files.writing import replacing
 from simulator.traces.notes import SECONDS, plain_decimal
 from simulator.traces.parquet import pyarrow
 from simulator.traces.requests import RequestTable

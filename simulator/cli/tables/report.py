@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from simulator.cli.tables.printing import console, print_head, print_meanings, print_table, print_tables, say, table
-from simulator.files import write_whole
+from simulator.files.writing import write_whole
 from simulator.messages.showing import labels
 from simulator.messages.words import counted, printable
 from simulator.results.run import Run

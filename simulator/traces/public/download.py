@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from allocators.base import InputError
-from simulator.locks import held
+from simulator.files.locks import held
 from simulator.traces.public.catalogue import PublicTrace
 from simulator.traces.public.fetch import AnswerError, CutError, Watch, fetch, tag_file
 from simulator.traces.reading import format_of

@@ -20,7 +20,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from allocators.base import InputError
-from simulator.files import write_all
+from simulator.files.writing import write_all
 
 CHUNK_BYTES = 1 << 18
 TIMEOUT_S = 30.0
