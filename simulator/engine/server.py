@@ -73,7 +73,10 @@ class Server:
         self.asking = Asking(settings.scheduler, state, loop.advance)
         self.epoch_ps = 0
         """What the loop's clock counts from."""
-        self._earlier: list[tuple[int, list[tuple[Ints, Ints]]]] = []
+        self._epochs: list[int] = []
+        """What it counted from before,"""
+        self._epoch_of = [np.full(len(rows), -1, np.int32) for _ in range(2)]
+        """and in which of them each row was admitted, and finished; -1: in none of them."""
         self._high: Ints | None = None
         """Of waits, in units of 2^60 ps."""
         self._count_from(0)
@@ -156,13 +159,11 @@ class Server:
 
     def times_ps(self, column: Ints, place: int) -> Exact:
         """``queue.admitted`` (place 0) or ``queue.finished`` (1), counted from time 0; -1 for what did not happen."""
-        if not self._earlier:
+        if not self._epochs:
             return column
-        times: Exact = column.astype(object if self.now_ps >> 62 else np.int64)
-        times[column >= 0] += self.epoch_ps
-        for epoch_ps, kept in self._earlier:
-            rows, values = kept[place]
-            times[rows] = values.astype(times.dtype) + epoch_ps
+        bases = np.array([*self._epochs, self.epoch_ps], object if self.now_ps >> 63 else np.int64)
+        times: Exact = bases[self._epoch_of[place]] + column  # -1, not in an earlier one, is the last
+        times[column < 0] = -1
         return times
 
     @property
@@ -183,9 +184,9 @@ class Server:
             queue.waits[AGAIN, waiting] += self.clock.now - queue.since[waiting]
             queue.since[waiting] = now_ps - epoch_ps
             self._make_room_for_waits()
-            kept = [(np.flatnonzero(column >= 0), column[column >= 0]) for column in (queue.admitted, queue.finished)]
-            self._earlier.append((self.epoch_ps, kept))
-            queue.admitted[:] = queue.finished[:] = -1
+            for epoch_of, column in zip(self._epoch_of, (queue.admitted, queue.finished), strict=True):
+                epoch_of[(epoch_of < 0) & (column >= 0)] = len(self._epochs)
+            self._epochs.append(self.epoch_ps)
         self.epoch_ps, self.clock.now = epoch_ps, now_ps - epoch_ps
         # What is too far off is never reached before the clock is set back again.
         epoch_ns = min(epoch_ps // 1000, int(self._arrival_ns[self.rows[-1]]) + 1) if len(self.rows) else 0

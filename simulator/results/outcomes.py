@@ -37,7 +37,7 @@ class Outcomes:
     def __init__(self, requests: Requests, server: Server, stopped: bool) -> None:
         self._trace, self._rejected, self._output, self._rows = requests
         self._stop_ps = server.now_ps
-        self._kind = object if max(self._stop_ps, int(self._trace.arrival_ns[-1]) * 1000) >> 62 else np.int64
+        self._kind = object if max(self._stop_ps, int(self._trace.arrival_ns[-1]) * 1000) >> 63 else np.int64
         self._admitted, self._finished = (
             server.times_ps(column, place)
             for place, column in enumerate((server.queue.admitted, server.queue.finished))
