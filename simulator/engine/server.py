@@ -1,7 +1,7 @@
 """One server: its queue, batch and pool, and what has come of them. Between two calls nothing moves."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,26 @@ Exact = NDArray[Any]
 
 
 _LOW_BITS = 60  # of a wait that is kept in two words
+
+
+class Times(NamedTuple):
+    """When something happened to each row."""
+
+    column: Ints
+    """Picoseconds from the beginning of an epoch of the clock; -1: it did not happen."""
+    epoch_of: NDArray[np.int32] | None
+    """In which one; -1: in the last. None: there was no other."""
+    bases: Exact
+    """When each began."""
+
+    def of(self, rows: slice) -> Exact:
+        """Picoseconds from time 0, of some rows; -1: it did not happen."""
+        column = self.column[rows]
+        if self.epoch_of is None:
+            return column
+        times: Exact = self.bases[self.epoch_of[rows]] + column
+        times[column < 0] = -1
+        return times
 
 
 class Server:
@@ -157,14 +177,11 @@ class Server:
         if isinstance(self.allocator, Pooled):
             self.allocator.seats = {int(self.rows[row]): seat for row, seat in held}
 
-    def times_ps(self, column: Ints, place: int) -> Exact:
-        """``queue.admitted`` (place 0) or ``queue.finished`` (1), counted from time 0; -1 for what did not happen."""
-        if not self._epochs:
-            return column
+    def times(self, place: int) -> Times:
+        """When each row was admitted (place 0), or finished (1)."""
+        column = (self.queue.admitted, self.queue.finished)[place]
         bases = np.array([*self._epochs, self.epoch_ps], object if self.now_ps >> 63 else np.int64)
-        times: Exact = bases[self._epoch_of[place]] + column  # -1, not in an earlier one, is the last
-        times[column < 0] = -1
-        return times
+        return Times(column, self._epoch_of[place] if self._epochs else None, bases)
 
     @property
     def waits_ps(self) -> Exact:

@@ -61,7 +61,6 @@ def run_of(
     counted |= {reason: outcomes.count(reason) for reason in ("finished", "too_long", "never_fits")}
     returning = sums[..., SUMS.index("returning")].sum(axis=1).tolist()
     edges = edges_ps if edges_ps is not None and duration_ps else []
-    waiting = (outcomes.arrivals_ps(), outcomes.starts_ps()) if edges else (np.zeros(0), np.zeros(0))
     return Run(
         trace=Source.of(requests.trace),
         allocator=allocator.spec,
@@ -70,7 +69,7 @@ def run_of(
         duration_ps=duration_ps,
         integrals={name: sum(values) for name, values in parts.items()},
         counts=counted,
-        timeline=timeline_table(edges, parts, waiting, returning, engine.bins.preemptions),
+        timeline=timeline_table(edges, parts, outcomes.waiting(), returning, engine.bins.preemptions),
         requests=outcomes,  # type: ignore[arg-type]
         layouts=tuple(layouts),
         decisions=None if log is None else log.frame(),

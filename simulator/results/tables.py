@@ -1,6 +1,6 @@
 """The tables of a run: its time bins, and its requests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -12,25 +12,23 @@ from simulator.results.ledger import CATEGORIES
 from simulator.results.record import REQUEST_TYPES, WAITED
 from simulator.traces.trace import Trace
 
-_AT_ONCE = 1 << 20  # requests, so that what is made of them on the way stays small
-
 
 def timeline_table(
     edges_ps: Sequence[int],
     parts: Mapping[str, list[int]],
-    waiting: tuple[Ints, Ints],
+    waiting: Iterable[tuple[Ints, Ints]],
     returning: list[int],
     preemptions: NDArray[np.int64],
 ) -> pd.DataFrame:
     """``Run.timeline``: means over each bin between two edges, the part of it in which the head of the queue was
     refused although enough was free, and how many preemptions began in it.
 
-    ``parts``: integrals over each bin; ``waiting``: from when to when each request waited first; ``returning``: the
-    integral of those that waited to come back.
+    ``parts``: integrals over each bin; ``waiting``: from when to when each request waited first, some at once;
+    ``returning``: the integral of those that waited to come back.
     """
     lengths = [high - low for low, high in pairwise(edges_ps)]
     whole = {**{category: parts[category] for category in CATEGORIES}, "running": parts["running"]}
-    first = _overlaps(*waiting, edges_ps) if lengths else []
+    first = _overlaps(waiting, edges_ps) if lengths else []
     whole |= {"waiting": [one + more for one, more in zip(first, returning, strict=False)]}
     whole |= {"largest_free": parts["largest"], "refused_although_free": parts["external_ps"]}
     seconds = seconds_of(edges_ps)
@@ -80,12 +78,11 @@ def _seconds(times_ps: Ints) -> NDArray[np.float64]:
     return seconds
 
 
-def _overlaps(begun_ps: Ints, ended_ps: Ints, edges_ps: Sequence[int]) -> list[int]:
+def _overlaps(spans: Iterable[tuple[Ints, Ints]], edges_ps: Sequence[int]) -> list[int]:
     """For each bin, the time that the spans have in it, all together: exact, in picoseconds."""
     up_to = [0] * len(edges_ps)
-    for at in range(0, len(begun_ps), _AT_ONCE):
-        part = slice(at, at + _AT_ONCE)
-        sums = zip(_passed(begun_ps[part], edges_ps), _passed(ended_ps[part], edges_ps), strict=True)
+    for begun_ps, ended_ps in spans:
+        sums = zip(_passed(begun_ps, edges_ps), _passed(ended_ps, edges_ps), strict=True)
         up_to = [total + begun - ended for total, (begun, ended) in zip(up_to, sums, strict=True)]
     return [high - low for low, high in pairwise(up_to)]
 
