@@ -65,6 +65,8 @@ def simulate(
     allocator, server = _allocator_and_server(allocator, {"capacity": capacity, **settings})
     chosen = server.settings
     bins = whole("timeline_bins", timeline_bins, at_least=0)
+    if not isinstance(layout_times_s, Iterable) or isinstance(layout_times_s, str):
+        raise InputError(f"layout_times_s(={in_short(layout_times_s)}) must be a list of numbers of seconds")
     layout_times_ps = sorted(map(_layout_time_ps, layout_times_s))
     if allocator.free_slots != allocator.capacity:
         raise InputError(f"{allocator.spec} already holds memory: make a new one for each run")
@@ -73,7 +75,11 @@ def simulate(
     with progress_bar(len(requests.rows), allocator.spec.partition(":")[0], "req", progress) as bar:
         if bins:
             # Where a bin ends is known when the run is over: it is made twice, and is the same.
-            made = make_allocator(label, allocator.capacity, chosen.max_model_len) if label else _copy(allocator)
+            made = (
+                make_allocator(label, allocator.capacity, chosen.max_model_len)
+                if label
+                else _copy(allocator, chosen.max_model_len)
+            )
             first, _ = served(made, chosen, requests, [_BEYOND_PS, _BEYOND_PS], on_progress=_shown(bar, 0, 2))
             stop_ps, done = first.now_ps, int(first.clock.finished)
             del first  # its columns are as large as those of the next one
@@ -99,8 +105,17 @@ def _allocator_and_server(allocator: AnyAllocator, given: dict[str, Any]) -> tup
     else:
         server = server_of(with_own_limit(allocator, given), held=held_by(allocator))
         check_own_limit(allocator, server.settings.max_model_len)
+    _check_numbers(allocator)
     _check_size(int(allocator.capacity), server.settings.cost)
     return allocator, server
+
+
+def _check_numbers(allocator: Allocator) -> None:
+    """Raise InputError for an allocator whose sizes are none."""
+    for name, least in (("capacity", 1), ("tail_slots", 0), ("free_slots", 0), ("largest_free_slots", 0)):
+        value = whole(f"{type(allocator).__name__}.{name}", getattr(allocator, name), at_least=least)
+        if value > max(int(allocator.capacity), MOST_SLOTS):
+            raise InputError(f"{type(allocator).__name__}.{name}(={value}) must be at most {MOST_SLOTS:,}")
 
 
 def _check_size(capacity: int, cost: StepCost) -> None:
@@ -144,15 +159,18 @@ def _layout_time_ps(time_s: float) -> int:
     raise InputError(f"layout_times_s(={in_short(time_s)}) must be numbers of seconds from 0 to {MOST_SECONDS:g}")
 
 
-def _copy(allocator: Allocator) -> Allocator:
-    """Another allocator in the same state, for the first of two runs."""
+def _copy(allocator: Allocator, max_model_len: int | None) -> Allocator:
+    """Another allocator in the same state, for the first of two runs: a copy, or one that is made of its spec."""
     try:
         return copy.deepcopy(allocator)
     except Exception as error:
-        raise InputError(
-            f"{allocator.spec} cannot be copied ({type(error).__name__}: {error}), as a run with a timeline needs: "
-            "timeline_bins=0 makes one without"
-        ) from error
+        try:
+            return make_allocator(allocator.spec, int(allocator.capacity), max_model_len)
+        except InputError:
+            raise InputError(
+                f"{allocator.spec} cannot be copied ({type(error).__name__}: {error}) or made again from its spec, as "
+                "a run with a timeline needs: timeline_bins=0 makes one without"
+            ) from error
 
 
 def _shown(bar: "tqdm[Any]", before: int, runs: int) -> Callable[[int], object]:

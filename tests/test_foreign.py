@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from allocators import Contiguous, Extent, Paged
+from allocators import Contiguous, Extent, InputError, Paged
 from allocators import pool as ask
 from simulator import Run, Trace, simulate
 from simulator.engine.foreign import AllocatorError, Foreign
@@ -48,9 +48,52 @@ def test_an_admit_of_less_than_nothing_is_caught(gives: int) -> None:
         def admit(self, request_id: int, prompt_tokens: int, output_tokens: int, alone: bool = False) -> int:
             return gives
 
-    lie = rf"broke a promise: admit gave {gives} slots for 4 tokens of request 0"
+    lie = rf"broke a promise: admit of 4 tokens of request 0 gave {gives}, and no number of slots"
     with pytest.raises(RuntimeError, match=lie):
         run(Lying(40, 4))
+
+
+NO_SLOTS = [3.5, None, "4", True, 2**70, -1]
+
+
+@pytest.mark.parametrize("gives", NO_SLOTS)
+@pytest.mark.parametrize("name", ["admit", "release", "asked_slots"])
+def test_what_is_no_number_of_slots_is_caught(name: str, gives: object) -> None:
+    lying = type("Lying", (Own,), {name: lambda *_: gives})
+    told = rf"broke a promise: {name}.* gave {gives!r}, and no number of slots"
+    with pytest.raises(RuntimeError, match=told):
+        run(lying(40, 4))
+
+
+@pytest.mark.parametrize("gives", NO_SLOTS)
+@pytest.mark.parametrize("name", ["free_slots", "largest_free_slots", "tail_slots"])
+def test_sizes_that_are_none_are_told_before_anything_runs(name: str, gives: object) -> None:
+    lying = type("Lying", (Own,), {name: property(lambda _: gives)})
+    with pytest.raises(InputError, match=rf"Lying\.{name}\(=.*\) must be "):
+        run(lying(40, 4))
+
+
+def test_what_cannot_be_copied_is_made_of_its_spec_for_the_first_run() -> None:
+    class Uncopied(Own):
+        spec = "paged:block_size=4"
+
+        def __deepcopy__(self, _: object) -> "Uncopied":
+            raise TypeError("no")
+
+    assert run(Uncopied(40, 4)).timeline.equals(run(Paged(40, 4)).timeline)
+
+    class Unknown(Uncopied):
+        spec = "nobody's"
+
+    with pytest.raises(InputError, match=r"nobody's cannot be copied \(TypeError: no\) or made again from its spec"):
+        run(Unknown(40, 4))
+
+
+@pytest.mark.parametrize("gives", [None, 7, [(1,)], [(0, 3.5)], [("a", 4)]])
+def test_what_are_no_extents_is_caught(gives: object) -> None:
+    lying = type("Lying", (Own,), {"extents": lambda *_: gives})
+    with pytest.raises(RuntimeError, match=r"broke a promise: (extents of request \d|a start|an extent) gave "):
+        run(lying(40, 4))
 
 
 def test_a_grow_that_gives_nothing_is_caught() -> None:

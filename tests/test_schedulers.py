@@ -212,10 +212,10 @@ BAD = [
     ("", "unknown scheduler ''; choose from fcfs"),
     ("no.such:thing", "unknown scheduler 'no.such:thing'; choose from fcfs"),
     ("allocators:nothing", "(allocators has no function nothing)"),
-    ("allocators:Paged", "scheduler allocators:Paged must be a function of one argument, the state of a server"),
-    ("allocators:make_allocator", "scheduler allocators:make_allocator must be a function of one argument"),
+    ("allocators:Paged", "scheduler allocators:Paged must be a plain function of one argument, the state of a server"),
+    ("allocators:make_allocator", "scheduler allocators:make_allocator must be a plain function of one argument"),
     (7, "scheduler(=7) must be a name, such as fcfs, or a function"),
-    (lambda: 0, "must be a function of one argument"),
+    (lambda: 0, "must be a plain function of one argument"),
 ]
 
 

@@ -16,11 +16,12 @@ from numba.core.types import WrapperAddressProtocol
 from numpy.typing import NDArray
 
 from allocators import pool as ask
-from allocators.base import Allocator
+from allocators.base import Allocator, in_short
 from allocators.seam import answer
 
 _FAILED = -1  # instead of a number of slots: it raised something
 _FREE, _LARGEST, _ASKED = range(3)
+_MOST = 1 << 62  # slots
 
 
 class AllocatorError(Exception):
@@ -95,8 +96,16 @@ class Foreign:
         return call
 
     def _look(self) -> None:
-        self._told[_FREE] = self.allocator.free_slots
-        self._told[_LARGEST] = self.allocator.largest_free_slots
+        free, largest = self.allocator.free_slots, self.allocator.largest_free_slots
+        if type(free) is not int or type(largest) is not int or not 0 <= largest <= free <= _MOST:
+            free, largest = self._whole("free_slots", free), self._whole("largest_free_slots", largest)
+        self._told[_FREE], self._told[_LARGEST] = free, largest
+
+    def _whole(self, name: str, value: object, least: int = 0) -> int:
+        """A number of slots; numpy's are none of Python's, and go as well."""
+        if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value.__index__() <= _MOST:
+            raise self._broke(f"{name} gave {in_short(value)}, and no number of slots")
+        return int(value.__index__())
 
     def _broke(self, what: str) -> RuntimeError:
         return RuntimeError(f"{self.allocator.spec} broke a promise: {what}; allocators.check_allocator tells more")
@@ -104,24 +113,25 @@ class Foreign:
     def _ask(self, prompt_tokens: int, output_tokens: int) -> int:
         # Who is refused asks again, and the same.
         if self._asked_by != (prompt_tokens, output_tokens):
-            self._told[_ASKED] = self.allocator.asked_slots(prompt_tokens, output_tokens)
+            asked = self.allocator.asked_slots(prompt_tokens, output_tokens)
+            self._told[_ASKED] = self._whole("asked_slots", asked)
             self._asked_by = prompt_tokens, output_tokens
         return self._told[_ASKED]
 
     def _admit(self, row: int, prompt_tokens: int, output_tokens: int, alone: int) -> int:
         self._ask(prompt_tokens, output_tokens)
         held = self.allocator.admit(row, prompt_tokens, output_tokens, bool(alone))
-        if held < 0:
-            raise self._broke(f"admit gave {held} slots for {prompt_tokens} tokens of request {row}")
+        if type(held) is not int or not 0 <= held <= _MOST:
+            held = self._whole(f"admit of {prompt_tokens} tokens of request {row}", held)
         self._look()
         return held
 
     def _grow(self, row: int) -> int:
-        before = self.allocator.held_slots(row)
+        before = self._whole("held_slots", self.allocator.held_slots(row))
         grown = self.allocator.grow([row])
-        if grown not in (0, 1):
-            raise self._broke(f"grow served {grown} of 1 requests")
-        added = self.allocator.held_slots(row) - before if grown else 0
+        if not isinstance(grown, int) or grown not in (0, 1):
+            raise self._broke(f"grow served {in_short(grown)} of 1 requests")
+        added = self._whole("held_slots", self.allocator.held_slots(row)) - before if grown else 0
         if added < grown:
             raise self._broke(f"grow gave {added} slots to request {row}")
         self._look()
@@ -130,11 +140,15 @@ class Foreign:
     def _release(self, row: int) -> int:
         slots = self.allocator.release(row)
         self._look()
-        return slots
+        return slots if type(slots) is int and 0 <= slots <= _MOST else self._whole(f"release of request {row}", slots)
 
     def _write_extents(self, row: int, address: int, room: int) -> int:
         """Write start and slots of each extent there, where there is room for ``room`` of them."""
-        extents = self.allocator.extents(row)
+        given = self.allocator.extents(row)
+        try:
+            extents = [(self._whole("a start", start), self._whole("an extent", slots)) for start, slots in given]
+        except (TypeError, ValueError):
+            raise self._broke(f"extents of request {row} gave {in_short(given)}, and no starts and slots") from None
         if len(extents) > room:
             raise self._broke(f"request {row} has {len(extents)} extents, more than the pool has slots")
         place = (ctypes.c_int64 * (2 * len(extents))).from_address(address)

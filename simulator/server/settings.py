@@ -11,6 +11,8 @@ from simulator.server.cost import StepCost
 TOO_LONG = ("reject", "truncate")
 PREEMPTION = ("recompute", "swap")
 FCFS = "fcfs"
+NEWER: dict[str, Any] = {"scheduler": FCFS}
+"""Settings that earlier versions did not have, and what they then were; the files of a run leave these out."""
 
 MOST_SLOTS = 10**9
 """The largest pool: more than any machine has, and little enough for the ledger's 64-bit numbers."""
@@ -117,8 +119,7 @@ class Settings:
 
     def to_saved(self) -> dict[str, Any]:
         """The same without a scheduler that is the default: as versions wrote it, and named runs, that had no other."""
-        values = self.to_dict()
-        return {name: value for name, value in values.items() if (name, value) != ("scheduler", FCFS)}
+        return {name: value for name, value in self.to_dict().items() if NEWER.get(name, ...) != value}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Settings":

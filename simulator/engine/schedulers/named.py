@@ -71,8 +71,8 @@ def _unknown(text: str) -> str:
 
 def _check_function(found: Callable[..., Any], name: str) -> None:
     try:
-        if inspect.isclass(found):
+        if inspect.isclass(found) or inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
             raise TypeError
         inspect.signature(found).bind(None)
     except (TypeError, ValueError):
-        raise InputError(f"scheduler {name} must be a function of one argument, the state of a server") from None
+        raise InputError(f"scheduler {name} must be a plain function of one argument, the state of a server") from None

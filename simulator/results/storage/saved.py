@@ -28,7 +28,7 @@ from simulator.results.storage.folder import (
     write_files,
 )
 from simulator.results.storage.soundness import check_keys, check_run, check_text, check_whole
-from simulator.server.settings import FCFS, Settings
+from simulator.server.settings import NEWER, Settings
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -115,7 +115,7 @@ def _run(head: dict[str, Any], tables: Mapping[str, bytes], kind: type[AnyRecord
         check_keys(f"{HEAD}: {name}", head[name], allowed)
     settings = head["settings"]
     if isinstance(settings, dict):
-        settings = {"scheduler": FCFS, **settings}  # the default is not written
+        settings = NEWER | settings
     check_keys(f"{HEAD}: settings", settings, Settings().to_dict())
     check_text("cost", settings["cost"])
     check_text("scheduler", settings["scheduler"])
