@@ -41,10 +41,13 @@ simulate(trace, type("Own", (Paged,), {})(64))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the loop before any test: one that looks at standard error must not see that it is compiled."""
+    """Compile the loop before any test: one that looks at standard error must not see that it is compiled.
+
+    A machine with a GPU may lack what a simulation needs, and runs only the tests of the GPU part.
+    """
     if not hasattr(config, "workerinput"):
         root = Path(__file__).parents[1]
-        subprocess.run([sys.executable, "-c", COMPILE], cwd=root, stderr=subprocess.DEVNULL, check=True)
+        subprocess.run([sys.executable, "-c", COMPILE], cwd=root, stderr=subprocess.DEVNULL, check=False)
 
 
 @pytest.fixture(autouse=True)

@@ -144,10 +144,8 @@ def test_it_needs_nothing_that_a_gpu_machine_may_lack() -> None:
         [sys.executable, "-c", program], cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [
-        "simulator",
-        "simulator.files.writing",
-    ]  # files written whole, and nothing that simulates
+    # Files written whole, and nothing that simulates.
+    assert done.stdout.split() == ["simulator", "simulator.files", "simulator.files.writing"]
 
 
 def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
