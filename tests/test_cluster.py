@@ -73,6 +73,7 @@ def cluster(own_cluster: Cluster) -> tuple[str, list[Popen[str]]]:
     return address, [scheduler, own_cluster.worker(), own_cluster.worker()]
 
 
+@pytest.mark.whole
 def test_a_worker_that_is_killed_in_the_middle_changes_no_row(
     cluster: tuple[str, list[Popen[str]]], tmp_path: Path
 ) -> None:
@@ -183,6 +184,7 @@ def test_when_all_workers_have_gone_it_waits_a_little_and_ends(
     ]
 
 
+@pytest.mark.whole
 def test_workers_that_come_in_time_go_on_where_others_left(
     cluster: tuple[str, list[Popen[str]]], own_cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -343,6 +343,7 @@ def test_an_error_that_is_not_finite_is_not_small() -> None:
 SHAPES = 200 if DEVICE.type == "cpu" else 24  # on a device each one is compiled
 
 
+@pytest.mark.whole
 def test_random_shapes_stay_within_the_bars() -> None:
     random = np.random.default_rng(5)
     worst = dict.fromkeys(BARS, 0.0)

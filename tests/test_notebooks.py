@@ -55,6 +55,7 @@ def test_a_notebook_is_run_and_says_what_one_learns(path: Path) -> None:
             )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_a_notebook_runs_twice_with_the_same_outputs(path: Path, tmp_path: Path) -> None:
     if "from gpu" in path.read_text("utf-8") and not HAS_GPU_PART:

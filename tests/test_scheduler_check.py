@@ -203,7 +203,16 @@ FAULTS: list[tuple[Callable[..., Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("scheduler", "told"), FAULTS, ids=[one.__name__ for one, _ in FAULTS])
+SLOW = (goes_in_circles,)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told"),
+    [
+        pytest.param(one, told, id=one.__name__, marks=[pytest.mark.whole] if one in SLOW else [])
+        for one, told in FAULTS
+    ],
+)
 def test_a_planted_fault_is_caught_and_shown_again(scheduler: Callable[..., Any], told: str) -> None:
     with pytest.raises(BrokenPromiseError, match=told) as caught:
         check_scheduler(scheduler, cases=60)
