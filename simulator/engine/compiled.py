@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from time import time
 from typing import Any
 
 import numba
@@ -23,7 +24,7 @@ from allocators import seam
 
 _ROOT = Path(__file__).parents[2]
 _SOURCES = ("allocators/*.py", "simulator/engine/**/*.py")
-_KEPT = 4  # folders of other versions
+_KEPT, _KEPT_S = 4, 30 * 86400  # folders of other versions, and all that somebody may use now
 
 # Reference counts would be most of the time: a pool or a batch is a tuple of arrays, handed on in every call. Nothing
 # in the loop makes or keeps an array, so none is needed (numba's switch for it has no public name, and no type).
@@ -130,7 +131,8 @@ def cache_folder() -> Path:
     if not folder.is_dir():
         others = sorted(above.glob("kvfrag-*"), key=lambda path: path.stat().st_mtime)
         for old in others[:-_KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+            if time() - old.stat().st_mtime > _KEPT_S:
+                shutil.rmtree(old, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
