@@ -75,11 +75,7 @@ def simulate(
     with progress_bar(len(requests.rows), allocator.spec.partition(":")[0], "req", progress) as bar:
         if bins:
             # Where a bin ends is known when the run is over: it is made twice, and is the same.
-            made = (
-                make_allocator(label, allocator.capacity, chosen.max_model_len)
-                if label
-                else _copy(allocator, chosen.max_model_len)
-            )
+            made = _another(allocator, label, chosen.max_model_len)
             first, _ = served(made, chosen, requests, [_BEYOND_PS, _BEYOND_PS], on_progress=_shown(bar, 0, 2))
             stop_ps, done = first.now_ps, int(first.clock.finished)
             del first  # its columns are as large as those of the next one
@@ -159,8 +155,11 @@ def _layout_time_ps(time_s: float) -> int:
     raise InputError(f"layout_times_s(={in_short(time_s)}) must be numbers of seconds from 0 to {MOST_SECONDS:g}")
 
 
-def _copy(allocator: Allocator, max_model_len: int | None) -> Allocator:
-    """Another allocator in the same state, for the first of two runs: a copy, or one that is made of its spec."""
+def _another(allocator: Allocator, spec: str | None, max_model_len: int | None) -> Allocator:
+    """One in the same state, for the first of two runs: made of the spec that was given, or else a copy, or made of the
+    spec that it says it has."""
+    if spec is not None:
+        return make_allocator(spec, allocator.capacity, max_model_len)
     try:
         return copy.deepcopy(allocator)
     except Exception as error:

@@ -56,28 +56,31 @@ def compiled(function: Callable[..., Any], kept_in: str | None = "") -> Callable
 
     ``kept_in``: in which folder of the cache folder; None: not kept.
     """
-    while _RULES:
-        register(_RULES.pop())
-    while _QUESTIONS:
-        _register_question(_QUESTIONS.pop())
-    made: Callable[..., Any]
+    while seam.RULES:
+        register(seam.RULES.pop())
+    while seam.QUESTIONS:
+        _register_question(seam.QUESTIONS.pop())
+    if kept_in is None:
+        made, kept = numba.njit(**_NO_COUNTS)(function), "each time anew"
+    else:
+        made, kept = _compiled_and_kept(function, kept_in)
+    _COMPILED[made] = kept
+    return made
+
+
+def _compiled_and_kept(function: Callable[..., Any], kept_in: str) -> tuple[Callable[..., Any], str]:
+    """The function, and whether it is kept: where no folder can be written it is not."""
     config: Any = numba.config
     before = config.CACHE_DIR
     try:
-        if kept_in is None:
-            raise RuntimeError
         config.CACHE_DIR = str(cache_folder() / kept_in)
         made = numba.njit(cache=True, **_NO_COUNTS)(function)
-        _forgive(made)
-        _COMPILED[made] = f"once, it is kept in {_above()}"
     except (RuntimeError, OSError):
-        made = numba.njit(**_NO_COUNTS)(function)
-        _COMPILED[made] = (
-            f"each time anew, as {_above()} cannot be written" if kept_in is not None else "each time anew"
-        )
+        return numba.njit(**_NO_COUNTS)(function), f"each time anew, as {_above()} cannot be written"
     finally:
         config.CACHE_DIR = before
-    return made
+    _forgive(made)
+    return made, f"once, it is kept in {_above()}"
 
 
 def _forgive(made: Any) -> None:
@@ -139,6 +142,3 @@ def cache_folder() -> Path:
 
 def _above() -> Path:
     return Path(os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_path("kvfrag") / "compiled")
-
-
-_RULES, _QUESTIONS = seam.RULES, seam.QUESTIONS

@@ -28,6 +28,11 @@ class AllocatorError(Exception):
     """Raised in compiled code when the allocator raised something: see ``Foreign.error``."""
 
 
+def broke_promise(allocator: Allocator, what: str) -> RuntimeError:
+    """To be raised when an allocator did what none may."""
+    return RuntimeError(f"{allocator.spec} broke a promise: {what}; allocators.check_allocator tells more")
+
+
 class Callback(WrapperAddressProtocol):
     """A Python function of 64-bit integers, as compiled code can call it. It must not raise."""
 
@@ -101,14 +106,14 @@ class Foreign:
             free, largest = self._whole("free_slots", free), self._whole("largest_free_slots", largest)
         self._told[_FREE], self._told[_LARGEST] = free, largest
 
-    def _whole(self, name: str, value: object, least: int = 0) -> int:
+    def _whole(self, name: str, value: object) -> int:
         """A number of slots; numpy's are none of Python's, and go as well."""
-        if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value.__index__() <= _MOST:
+        if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value.__index__() <= _MOST:
             raise self._broke(f"{name} gave {in_short(value)}, and no number of slots")
         return int(value.__index__())
 
     def _broke(self, what: str) -> RuntimeError:
-        return RuntimeError(f"{self.allocator.spec} broke a promise: {what}; allocators.check_allocator tells more")
+        return broke_promise(self.allocator, what)
 
     def _ask(self, prompt_tokens: int, output_tokens: int) -> int:
         # Who is refused asks again, and the same.

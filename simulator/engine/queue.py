@@ -87,6 +87,12 @@ def arrived_place(queue: Queue, clock: Any) -> int:
 
 
 @rule
+def waiting_count(queue: Queue, clock: Any) -> int:
+    """How many wait."""
+    return int(arrived_place(queue, clock) - queue.now.first)
+
+
+@rule
 def next_arrival(queue: Queue, clock: Any) -> int:
     """When the next one arrives, whoever waits; NEVER: all have."""
     place = arrived_place(queue, clock)

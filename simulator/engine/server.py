@@ -12,7 +12,7 @@ from allocators.pooled import Pooled
 from simulator.engine import loop
 from simulator.engine.batch import NEVER, new_batch
 from simulator.engine.bins import add_idle, move_to_bin, new_bins
-from simulator.engine.foreign import AllocatorError, Foreign
+from simulator.engine.foreign import AllocatorError, Foreign, broke_promise
 from simulator.engine.log import Listener, new_log
 from simulator.engine.pools import is_ours
 from simulator.engine.queue import AGAIN, new_queue, returning
@@ -229,8 +229,7 @@ class Server:
         row = int(self.clock.head)
         held, prompt = int(self.clock.broken) - 1, int(self.queue.prompt[row])
         did = f"gave {held} slots for" if held else "refused, in an empty pool,"
-        what = f"admit {did} {prompt} tokens of request {int(self.rows[row])}"
-        return RuntimeError(f"{self.allocator.spec} broke a promise: {what}; allocators.check_allocator tells more")
+        return broke_promise(self.allocator, f"admit {did} {prompt} tokens of request {int(self.rows[row])}")
 
     def _unbalanced(self) -> AssertionError:
         figures = {name: int(self.batch.now[name]) for name in self.batch.now.dtype.names}

@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from simulator.engine.queue import AGAIN, HEAD, ITERATION
 from simulator.engine.server import Server
 from simulator.results.exact import Ints, exact_sum
 from simulator.results.record import STATUS
 from simulator.results.tables import requests_table
-from simulator.results.waits import CAUSES, waits_by_cause
+from simulator.results.waits import CAUSES, ROWS, waits_by_cause
 from simulator.traces.trace import Trace
 
 _AT_ONCE = 1 << 20  # rows
@@ -79,8 +78,7 @@ class Outcomes:
 
     def waits_s(self) -> dict[str, float]:
         """Mean seconds a request waited, by cause; of all that arrived and were not turned away."""
-        columns = {**{cause: code - 1 for code, cause in HEAD.items()}, "iteration": ITERATION, "preempted": AGAIN}
-        sums = {cause: exact_sum(self._waits[column]) for cause, column in columns.items()}
+        sums = {cause: exact_sum(self._waits[row]) for cause, row in ROWS.items()}
         first = sum(exact_sum(starts - arrivals) for arrivals, starts in self.waiting())
         sums["behind"] = first - sum(sums[cause] for cause in sums if cause != "preempted")
         waited = sum(self.count(state) for state in ("finished", "running", "waiting"))

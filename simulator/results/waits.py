@@ -28,6 +28,10 @@ WAITS = {
 """Each cause of waiting: its name in tables and pictures, and what it means there."""
 
 
+ROWS = {**{cause: code - 1 for code, cause in HEAD.items()}, "iteration": ITERATION, "preempted": AGAIN}
+"""Cause -> its row of ``engine.queue.Queue.waits``; what a request was behind another is what these leave."""
+
+
 def waits_by_cause(queued: Ints, rows: NDArray[np.int64], arrivals_ps: Ints, starts_ps: Ints) -> dict[str, Ints]:
     """For each of CAUSES the picoseconds that each request waited for it.
 
@@ -35,10 +39,9 @@ def waits_by_cause(queued: Ints, rows: NDArray[np.int64], arrivals_ps: Ints, sta
     each request stopped waiting for the first time: its admission, or the end of the run; its arrival when it never
     waited. Whatever of that time nothing else explains it was behind another.
     """
-    columns = {**{cause: code - 1 for code, cause in HEAD.items()}, "iteration": ITERATION, "preempted": AGAIN}
-    waits = {cause: np.zeros(len(arrivals_ps), queued.dtype) for cause in columns}
-    for cause, column in columns.items():
-        waits[cause][rows] = queued[column]
+    waits = {cause: np.zeros(len(arrivals_ps), queued.dtype) for cause in ROWS}
+    for cause, row in ROWS.items():
+        waits[cause][rows] = queued[row]
     first = sum(values for cause, values in waits.items() if cause != "preempted")
     waits["behind"] = starts_ps - arrivals_ps - first
     return {cause: whole_numbers(waits[cause]) if queued.dtype == object else waits[cause] for cause in CAUSES}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from allocators.seam import rule
-from simulator.engine.queue import NOBODY, PREEMPTED, arrived_place, place_of
+from simulator.engine.queue import NOBODY, PREEMPTED, place_of, waiting_count
 from simulator.engine.schedulers.seam import ONE, UNTIL_LEAVING, State
 
 (NOT_WAITING, NO_REASON, NO_ROOM, MAX_BATCH, MAX_TOKENS, NOT_PREEMPTED, SOME_WAIT, NO_HEAD, NOBODY_RUNS, NOT_ALIKE) = (
@@ -22,18 +22,16 @@ FAULTS: dict[int, Callable[[State], str]] = {
         f"{state.limits.max_batch_tokens}"
     ),
     NOT_PREEMPTED: lambda _: "it returns PREEMPTED, and preempted nobody",
-    SOME_WAIT: lambda state: f"it returns NOBODY, and {_waiting(state)} still wait",
+    SOME_WAIT: lambda state: f"it returns NOBODY, and {waiting_count(state.queue, state.clock)} still wait",
     NO_HEAD: lambda state: (
         f"clock.head is {state.clock.head}, which does not wait: admit sets it, or set it to the row that was stopped"
     ),
-    NOBODY_RUNS: lambda state: f"it admits nobody although nothing runs, and {_waiting(state)} wait",
+    NOBODY_RUNS: lambda state: (
+        f"it admits nobody although nothing runs, and {waiting_count(state.queue, state.clock)} wait"
+    ),
     NOT_ALIKE: lambda state: f"clock.alike is {state.clock.alike}, and not ONE, UNTIL_ARRIVAL or UNTIL_LEAVING",
 }
 """What each fault is, in words."""
-
-
-def _waiting(state: State) -> int:
-    return int(arrived_place(state.queue, state.clock) - state.queue.now.first)
 
 
 @rule
@@ -47,7 +45,6 @@ def checked(state: State, why: int, preemptions: int) -> int:
 @rule
 def _fault(state: State, why: int, preemptions: int) -> int:
     limits, batch, clock = state.limits, state.batch.now, state.clock
-    some_wait = arrived_place(state.queue, clock) > state.queue.now.first
     if not NOBODY <= why <= PREEMPTED:
         return NO_REASON
     if batch.next_grow <= clock.iteration:
@@ -58,7 +55,7 @@ def _fault(state: State, why: int, preemptions: int) -> int:
         return MAX_TOKENS
     if why == PREEMPTED and preemptions == 0:
         return NOT_PREEMPTED
-    if why == NOBODY and some_wait:
+    if why == NOBODY and waiting_count(state.queue, clock):
         return SOME_WAIT
     if why not in (NOBODY, PREEMPTED) and place_of(state.queue, clock, clock.head) < 0:
         return NO_HEAD

@@ -4,7 +4,7 @@ from allocators import pool as ask
 from allocators.seam import rule
 from simulator.engine.batch import extend, find_next, join, seat_of_next
 from simulator.engine.preemption import preempt_newest
-from simulator.engine.queue import BATCH, EXTERNAL, NOBODY, RESIDUAL, TOKENS, arrived_place, head_of, place_of, take
+from simulator.engine.queue import BATCH, EXTERNAL, NOBODY, RESIDUAL, TOKENS, head_of, place_of, take, waiting_count
 from simulator.engine.schedulers.faults import NOT_WAITING
 from simulator.engine.schedulers.seam import State
 
@@ -41,7 +41,7 @@ def head(state: State) -> int:
 @rule
 def waiting(state: State) -> int:
     """How many wait."""
-    return int(arrived_place(state.queue, state.clock) - state.queue.now.first)
+    return waiting_count(state.queue, state.clock)
 
 
 @rule
