@@ -8,7 +8,8 @@ import pytest
 from allocators import Contiguous, Extent, InputError, Paged
 from allocators import pool as ask
 from simulator import Run, Trace, simulate
-from simulator.engine.foreign import AllocatorError, Foreign
+from simulator.engine.callback import CalledError
+from simulator.engine.foreign import Foreign
 from simulator.engine.layout import Layout
 
 TRACE = Trace.from_columns([0, 0, 5], [4, 3, 2], [20, 5, 6])
@@ -126,6 +127,6 @@ def test_what_is_free_is_known_after_each_call() -> None:
     assert ask.copy_extents(pool, 0, extents, 3) == 1 and extents.tolist() == [[0, 0]] * 3 + [[0, 30]]
     assert ask.extend(pool, 0) == 0
     assert ask.free(pool, 0) == 30 and ask.free_slots(pool) == 100
-    with pytest.raises(AllocatorError):
+    with pytest.raises(CalledError):
         ask.free(pool, 0)
-    assert "request" in str(foreign.error)
+    assert "request" in str(foreign.callbacks.error)

@@ -1,56 +1,27 @@
 """An allocator of a user's own, in plain Python, behind the questions that the loop asks.
 
-Compiled code calls it through function pointers. Whatever may change something is one call, after which what is free
-lies in an array that both sides see; and what is known since is not asked again. What the allocator raises is kept, and
-raised again once the compiled code has been left.
+Compiled code calls it, see ``callback.py``. Whatever may change something is one call, after which what is free lies in
+an array that both sides see; and what is known since is not asked again.
 """
 
 import ctypes
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba.experimental.function_type  # noqa: F401 - without it compiled code takes no such argument
 import numpy as np
-from numba import types
-from numba.core.types import WrapperAddressProtocol
 from numpy.typing import NDArray
 
 from allocators import pool as ask
 from allocators.base import Allocator, in_short
 from allocators.seam import answer
+from simulator.engine.callback import FAILED, Callback, Callbacks, CalledError
 
-_FAILED = -1  # instead of a number of slots: it raised something
 _FREE, _LARGEST, _ASKED = range(3)
 _MOST = 1 << 62  # slots
-
-
-class AllocatorError(Exception):
-    """Raised in compiled code when the allocator raised something: see ``Foreign.error``."""
 
 
 def broke_promise(allocator: Allocator, what: str) -> RuntimeError:
     """To be raised when an allocator did what none may."""
     return RuntimeError(f"{allocator.spec} broke a promise: {what}; allocators.check_allocator tells more")
-
-
-class Callback(WrapperAddressProtocol):
-    """A Python function of 64-bit integers, as compiled code can call it. It must not raise."""
-
-    def __init__(self, function: Callable[..., int], arguments: int) -> None:
-        self.function, self.arguments = function, arguments
-        # Not CFUNCTYPE: the loop runs with Python's lock held.
-        self._pointer = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(function)
-
-    def __wrapper_address__(self) -> int:
-        address = ctypes.cast(self._pointer, ctypes.c_void_p).value
-        assert address is not None
-        return address
-
-    def signature(self) -> Any:
-        return types.int64(*[types.int64] * self.arguments)
-
-    def __call__(self, *arguments: int) -> int:
-        return self.function(*map(int, arguments))  # as compiled code does
 
 
 class ForeignPool(NamedTuple):
@@ -74,31 +45,20 @@ class Foreign:
 
     def __init__(self, allocator: Allocator, rows: NDArray[np.int64], seats: int) -> None:
         self.allocator = allocator
-        self.error: BaseException | None = None
-        """What it has raised."""
+        self.callbacks = Callbacks()
         self._told = (ctypes.c_int64 * 3)()
         self._asked_by = (-1, -1)
         self.pool = ForeignPool(
             np.frombuffer(memoryview(self._told), np.int64),
             rows,
             np.zeros(seats, np.int64),
-            Callback(self._guarded(self._admit), 4),
-            Callback(self._guarded(self._ask), 2),
-            Callback(self._guarded(self._grow), 1),
-            Callback(self._guarded(self._release), 1),
-            Callback(self._guarded(self._write_extents), 3),
+            self.callbacks.of(self._admit, 4),
+            self.callbacks.of(self._ask, 2),
+            self.callbacks.of(self._grow, 1),
+            self.callbacks.of(self._release, 1),
+            self.callbacks.of(self._write_extents, 3),
         )
         self._look()
-
-    def _guarded(self, function: Callable[..., int]) -> Callable[..., int]:
-        def call(*arguments: int) -> int:
-            try:
-                return function(*arguments)
-            except BaseException as error:  # Ctrl-C too: nothing passes through compiled code
-                self.error = error
-                return _FAILED
-
-        return call
 
     def _look(self) -> None:
         free, largest = self.allocator.free_slots, self.allocator.largest_free_slots
@@ -164,8 +124,8 @@ class Foreign:
 @answer(ask.allocate, ForeignPool)
 def _allocate(pool: ForeignPool, seat: int, request: int, prompt_tokens: int, output_tokens: int, alone: bool) -> int:
     held = pool.admit(pool.row[request], prompt_tokens, output_tokens, int(alone))
-    if held == _FAILED:
-        raise AllocatorError
+    if held == FAILED:
+        raise CalledError
     pool.request[seat] = pool.row[request]
     return held
 
@@ -173,24 +133,24 @@ def _allocate(pool: ForeignPool, seat: int, request: int, prompt_tokens: int, ou
 @answer(ask.extend, ForeignPool)
 def _extend(pool: ForeignPool, seat: int) -> int:
     added = pool.grow(pool.request[seat])
-    if added == _FAILED:
-        raise AllocatorError
+    if added == FAILED:
+        raise CalledError
     return added
 
 
 @answer(ask.free, ForeignPool)
 def _free(pool: ForeignPool, seat: int) -> int:
     slots = pool.release(pool.request[seat])
-    if slots == _FAILED:
-        raise AllocatorError
+    if slots == FAILED:
+        raise CalledError
     return slots
 
 
 @answer(ask.asked_slots, ForeignPool)
 def _asked_slots(pool: ForeignPool, prompt_tokens: int, output_tokens: int) -> int:
     asked = pool.asked(prompt_tokens, output_tokens)
-    if asked == _FAILED:
-        raise AllocatorError
+    if asked == FAILED:
+        raise CalledError
     return asked
 
 
@@ -207,6 +167,6 @@ def _largest_free_slots(pool: ForeignPool) -> int:
 @answer(ask.copy_extents, ForeignPool)
 def _copy_extents(pool: ForeignPool, seat: int, extents: NDArray[np.int64], at: int) -> int:
     count = pool.extents(pool.request[seat], extents.ctypes.data + 16 * at, len(extents) - at)
-    if count == _FAILED:
-        raise AllocatorError
+    if count == FAILED:
+        raise CalledError
     return count

@@ -12,7 +12,8 @@ from allocators.pooled import Pooled
 from simulator.engine import loop
 from simulator.engine.batch import NEVER, new_batch
 from simulator.engine.bins import add_idle, move_to_bin, new_bins
-from simulator.engine.foreign import AllocatorError, Foreign, broke_promise
+from simulator.engine.callback import CalledError
+from simulator.engine.foreign import Foreign, broke_promise
 from simulator.engine.log import Listener, new_log
 from simulator.engine.pools import is_ours
 from simulator.engine.queue import AGAIN, new_queue, returning
@@ -122,7 +123,7 @@ class Server:
                 *(self.batch, self.queue, self.pool, self.events, self.cost, self.bins, self.clock),
                 *(min(until, loop.FARTHEST_PS), look, self.allocator.capacity),
             )
-        except AllocatorError:
+        except CalledError:
             raise self._raised() from None
         if why == loop.BROKEN:
             raise self.asking.broken_promise() or self._broken_promise()
@@ -148,8 +149,8 @@ class Server:
 
     def _raised(self) -> BaseException:
         """What a user's own allocator has raised."""
-        assert self._foreign and self._foreign.error
-        return self._foreign.error
+        assert self._foreign
+        return self._foreign.callbacks.raised()
 
     def seats(self) -> list[int]:
         """Of those that run, in order of admission."""
@@ -161,7 +162,7 @@ class Server:
         extents = np.zeros((most, 2), np.int64)
         try:
             count = ask.copy_extents(self.pool, seat, extents, 0)
-        except AllocatorError:
+        except CalledError:
             raise self._raised() from None
         return extents[:count]
 

@@ -1,6 +1,5 @@
 """The loop and whom it asks: a scheduler of the project, or one of a user's own, compiled or as it is."""
 
-import weakref
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -8,10 +7,11 @@ from typing import Any
 from numba.core.errors import NumbaError
 
 from allocators.base import InputError
+from simulator.engine.callback import Callbacks, CalledError
 from simulator.engine.schedulers import State
 from simulator.engine.schedulers.faults import FAULTS
 from simulator.engine.schedulers.named import Named, name_of, scheduler_of
-from simulator.engine.schedulers.own import Plain, compiled_scheduler, forget, plain_policy, reason
+from simulator.engine.schedulers.own import Plain, compiled_scheduler, plain_policy, reason
 
 
 class Asking:
@@ -24,6 +24,7 @@ class Asking:
         self._name, self._state, self._loop, self._advance = name_of(named), state, loop, loop
         self._own = None if isinstance(scheduler, type) else scheduler
         self._policy: Any = None
+        self._callbacks = Callbacks()
         if isinstance(scheduler, type):
             self._policy = scheduler(*state)
         elif isinstance(scheduler, FunctionType):
@@ -39,7 +40,11 @@ class Asking:
             if self._own is None or isinstance(self._policy, Plain):
                 raise
             self._ask_in_python(f"numba says: {reason(error)}")
-            return self._advance(self._policy, *rest)
+            return self.advance(*rest)
+        except CalledError:
+            if self._callbacks.error is None:
+                raise  # of the allocator
+            raise self._callbacks.error from None
 
     def _ask_compiled(self, function: FunctionType) -> None:
         try:
@@ -51,8 +56,7 @@ class Asking:
     def _ask_in_python(self, why: str) -> None:
         assert self._own is not None
         self.notes = (f"scheduler {self._name} runs as plain Python, many times as slow: {why}",)
-        self._advance, self._policy = self._loop, plain_policy(self._own, self._state)
-        weakref.finalize(self, forget, self._policy)
+        self._advance, self._policy = self._loop, plain_policy(self._own, self._state, self._callbacks)
 
     def broken_promise(self) -> RuntimeError | None:
         """What the scheduler broke, if it was the scheduler that broke something."""

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import objmode
 from numba.core.errors import NumbaError
 
 from allocators.base import InputError
 from allocators.seam import ANSWERS, answer
+from simulator.engine.callback import FAILED, Callback, Callbacks, CalledError
 from simulator.engine.compiled import compiled, register
 from simulator.engine.schedulers import Scheduler, State
 from simulator.engine.schedulers.faults import checked
@@ -112,40 +112,29 @@ def reason(error: NumbaError) -> str:
     return f"{lines[max(end - 1, 0)]} ({Path(where[6:].partition(chr(34))[0]).name}{where[6:].partition(chr(34))[2]})"
 
 
-_PLAIN: dict[int, tuple[Scheduler, State]] = {}
-
-
 class Plain(NamedTuple):
-    """A number that stands for a function and a server, which compiled code cannot hold."""
+    """Calls a function as it is."""
 
-    handle: int
-
-
-def plain_policy(function: Scheduler, state: State) -> Plain:
-    """What calls the function as it is; until it is forgotten."""
-    handle = next(number for number in range(len(_PLAIN) + 1) if number not in _PLAIN)
-    _PLAIN[handle] = function, state
-    return Plain(handle)
+    decide: Callback
 
 
-def forget(policy: Plain) -> None:
-    """Let go of the function and the server."""
-    del _PLAIN[policy.handle]
+def plain_policy(function: Scheduler, state: State, callbacks: Callbacks) -> Plain:
+    """What asks the function about this server."""
 
+    def decide() -> int:
+        preemptions = state.queue.now.preemptions
+        why = function(state)
+        if isinstance(why, bool) or not hasattr(why, "__index__"):
+            reasons = "NOBODY, EXTERNAL, RESIDUAL, BATCH, TOKENS or PREEMPTED of simulator.engine.schedulers"
+            raise RuntimeError(f"scheduler {name_of(function)} returned {why!r}, and not one of {reasons}")
+        return checked(state, int(why.__index__()), state.queue.now.preemptions - preemptions)
 
-def _decide(handle: int) -> int:
-    function, state = _PLAIN[handle]
-    preemptions = state.queue.now.preemptions
-    why = function(state)
-    if isinstance(why, bool) or not hasattr(why, "__index__"):
-        reasons = "NOBODY, EXTERNAL, RESIDUAL, BATCH, TOKENS or PREEMPTED of simulator.engine.schedulers"
-        raise RuntimeError(f"scheduler {name_of(function)} returned {why!r}, and not one of {reasons}")
-    return checked(state, int(why.__index__()), state.queue.now.preemptions - preemptions)
+    return Plain(callbacks.of(decide, 0))
 
 
 @answer(schedule, Plain)
 def _schedule(policy: Plain) -> int:
-    handle = policy.handle
-    with objmode(why="int64"):
-        why = _decide(handle)
-    return why  # noqa: RET504
+    why = policy.decide()
+    if why == FAILED:
+        raise CalledError
+    return why
