@@ -21,9 +21,9 @@ from simulator.inputs import (
 )
 from simulator.messages.progress import progress_bar
 from simulator.results.decisions import DecisionLog
-from simulator.results.outcome import run_of, served, turned_away
 from simulator.results.run import Run
 from simulator.results.run_notes import run_warnings
+from simulator.results.served import run_of, served, turned_away
 from simulator.server.cost import StepCost
 from simulator.server.hardware import Server, server_of
 from simulator.server.keywords import ServerFields
